@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.heads import Head
 
 _DEFAULT = "default"
@@ -37,7 +38,7 @@ class DeferredCompile(keras.Model):
 
     def default_optimizer(self) -> Any:
         """Return the optimizer for `compile` without one."""
-        return "adam"
+        return adamw()
 
     def get_compile_config(self) -> dict[str, Any] | None:
         """Return the arguments of `compile`, without values that the task supplied."""

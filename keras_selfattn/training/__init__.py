@@ -5,6 +5,7 @@ from keras_selfattn.extras import require
 
 require("train", __name__)
 
+from keras_selfattn.models.fused_adamw import FusedAdamW
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.training.clusters import SideBySide
 from keras_selfattn.training.config import TrainConfig
@@ -15,6 +16,7 @@ from keras_selfattn.training.supervised import Run, train
 
 __all__ = [
     "FineTuningAdamW",
+    "FusedAdamW",
     "ProcessGroup",
     "Run",
     "SideBySide",

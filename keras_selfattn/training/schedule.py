@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.training.config import TrainConfig
 
@@ -59,7 +60,7 @@ def scheduled_optimizer(
     scheduled.spread(steps)
     if rates:
         return FineTuningAdamW(schedule, rates=rates, **settings), scheduled
-    return keras.optimizers.AdamW(schedule, **settings), scheduled
+    return adamw(schedule, **settings), scheduled
 
 
 def planned_rate(peak: float, share: float) -> float:

@@ -4,13 +4,13 @@ Axes: N (rows of a table in a step), D (features).
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.fused_adamw import FusedAdamW, Step
 
 Tensor = Any
 
@@ -20,18 +20,8 @@ _UNDECAYED = ("bias", "gamma", "beta")
 _TABLE = "/tokens"
 
 
-class _Step(NamedTuple):
-    """One step of a weight: its moments, the powers of both betas, and the rates of learning and decay."""
-
-    first: Any
-    second: Any
-    powers: tuple[Tensor, Tensor]
-    rate: Tensor
-    decay: Tensor | None
-
-
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class FineTuningAdamW(keras.optimizers.AdamW):
+class FineTuningAdamW(FusedAdamW):
     """AdamW with a factor of the learning rate for each layer, in one pass over weights and moments.
 
     For weights with dense gradients it computes what `keras.optimizers.AdamW` does. Of a table of vectors
@@ -61,36 +51,27 @@ class FineTuningAdamW(keras.optimizers.AdamW):
     def __init__(
         self, learning_rate: Any = 1e-4, *, rates: Mapping[str, float] | None = None, **settings: Any
     ) -> None:
-        if settings.get("amsgrad"):
-            raise ConfigError("`amsgrad` is not for FineTuningAdamW. Leave it out.")
         super().__init__(learning_rate, **settings)
         self.rates = dict(rates or {})
 
     def rate_of(self, path: str) -> float:
-        """Return the factor of the learning rate of a weight's path."""
         found = [name for name in self.rates if path == name or path.startswith(f"{name}/")]
         return self.rates[max(found, key=len)] if found else 1.0
 
-    def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
-        index = self._get_variable_index(variable)
-        known = self._trainable_variables[index]
-        path, dtype = known.path, variable.dtype
-        rate: Any = ops.cast(learning_rate, dtype) * self.rate_of(path)
-        iterations: Any = self.iterations
-        count: Any = ops.cast(iterations + 1, dtype)
-        decayed = self.weight_decay and self._use_weight_decay(known) and not path.endswith(_UNDECAYED)
-        first: Any = self._momentums[index]
-        second: Any = self._velocities[index]
-        powers = self.beta_1**count, self.beta_2**count
-        step = _Step(first, second, powers, rate, rate * self.weight_decay if decayed else None)
-        if keras.backend.backend() != "tensorflow":
-            self._update_dense(gradient, variable, step, keeps_rows=path.endswith(_TABLE))
-            return
-        step = step._replace(first=first.value, second=second.value)
-        update = self._update_rows if isinstance(gradient, tf.IndexedSlices) else self._update_all
-        update(gradient, variable, step)
+    def decays(self, weight: Any) -> bool:
+        return super().decays(weight) and not weight.path.endswith(_UNDECAYED)
 
-    def _update_dense(self, given: Tensor, weight: Any, step: _Step, *, keeps_rows: bool) -> None:
+    def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
+        step = self.step_of(variable, learning_rate)
+        if keras.backend.backend() != "tensorflow":
+            known = self._trainable_variables[self._get_variable_index(variable)]
+            self._update_dense(gradient, variable, step, keeps_rows=known.path.endswith(_TABLE))
+        elif isinstance(gradient, tf.IndexedSlices):
+            self._update_rows(gradient, variable, step)
+        else:
+            self.apply_adam(gradient, variable, step)
+
+    def _update_dense(self, given: Tensor, weight: Any, step: Step, *, keeps_rows: bool) -> None:
         """Update a weight on a backend without sparse gradients."""
         old: tuple[Any, ...] = tuple(each.value for each in (step.first, step.second, weight))
         gradient: Any = ops.cast(given, weight.dtype)
@@ -105,34 +86,16 @@ class FineTuningAdamW(keras.optimizers.AdamW):
         for variable, found in zip((step.first, step.second, weight), new, strict=True):
             variable.assign(found)
 
-    def _update_all(self, gradient: Tensor, weight: Any, step: _Step) -> None:
-        if step.decay is not None:
-            weight.assign_sub(weight * step.decay)
-        beta_1, beta_2, epsilon = (
-            tf.cast(each, weight.dtype) for each in (self.beta_1, self.beta_2, self.epsilon)
-        )
-        tf.raw_ops.ResourceApplyAdam(
-            var=weight.handle,
-            m=step.first.handle,
-            v=step.second.handle,
-            beta1_power=step.powers[0],
-            beta2_power=step.powers[1],
-            lr=step.rate,
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=epsilon,
-            grad=gradient,
-        )
-
-    def _update_rows(self, gradient: Any, table: Any, step: _Step) -> None:
+    def _update_rows(self, gradient: Any, table: Any, step: Step) -> None:
         rows, values = gradient.indices, gradient.values  # [N], [N, D]
-        first = self.beta_1 * tf.gather(step.first, rows) + (1 - self.beta_1) * values
-        second = self.beta_2 * tf.gather(step.second, rows) + (1 - self.beta_2) * values**2
+        moments = step.first.value, step.second.value
+        first = self.beta_1 * tf.gather(moments[0], rows) + (1 - self.beta_1) * values
+        second = self.beta_2 * tf.gather(moments[1], rows) + (1 - self.beta_2) * values**2
         rate = step.rate * tf.sqrt(1 - step.powers[1]) / (1 - step.powers[0])
         old = tf.gather(table, rows)
         kept = old if step.decay is None else old * (1 - step.decay)
         new = kept - rate * first / (tf.sqrt(second) + self.epsilon)
-        for variable, found in ((step.first, first), (step.second, second), (table, new)):
+        for variable, found in zip((*moments, table), (first, second, new), strict=True):
             variable.scatter_update(tf.IndexedSlices(found, rows))
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
@@ -145,7 +108,7 @@ class FineTuningAdamW(keras.optimizers.AdamW):
         return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
 
     def _apply_weight_decay(self, variables: Any) -> None:
-        """Do nothing: `update_step` decays weights, at the rate of their layer."""
+        """Do nothing on any backend: `update_step` decays weights, at the rate of their layer."""
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": self.rates}

@@ -12,6 +12,7 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.encoder_core import Neighbours, Sum, encoded, pooled
+from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.probabilities import FIRST_SHARES
 from keras_selfattn.models.raw_inputs import warn_of_cut
 from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
@@ -45,7 +46,7 @@ class LearnedWords:
 
     def optimizer(self) -> Any:
         """Return the optimizer of `fit`."""
-        return "adam"
+        return adamw()
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         # Beside the wide path, attention needs only a few passes, and fewer over many rows.

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.text.learned_words import text_body
 from keras_selfattn.models.text.masked_prediction import MASK, Masking, masked_token, validation_share
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
@@ -38,7 +39,7 @@ class MaskedWords:
 
     def optimizer(self) -> Any:
         """Return the optimizer of `fit`."""
-        return "adam"
+        return adamw()
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(_ROWS_IN_ALL // max(1, rows), 2, 40))

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_selfattn.models.config import TokenConfig
 from keras_selfattn.models.encoder_core import Neighbours, encoded
+from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.tokens.token_features import FEATURES, FeatureEmbedding, TokenFeatures, learn_words
 
 # Rows of all passes together, from which on the smallest number of passes is advised.
@@ -31,7 +32,7 @@ class LearnedTokens:
 
     def optimizer(self) -> Any:
         """Return the optimizer of `fit`."""
-        return "adam"
+        return adamw()
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         # Each token of a row is a training example, so few passes over many rows are enough.
