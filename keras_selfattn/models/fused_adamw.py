@@ -64,9 +64,9 @@ class FusedAdamW(keras.optimizers.AdamW):
     Example:
 
         >>> weight = keras.Variable([1.0, 1.0])
-        >>> FusedAdamW(0.1, weight_decay=0.5).apply_gradients([(keras.ops.array([2.0, -3.0]), weight)])
-        >>> weight.numpy().round(3).tolist()
-        [0.85, 1.05]
+        >>> FusedAdamW(0.1, weight_decay=0.5).apply([keras.ops.array([2.0, -3.0])], [weight])
+        >>> print(weight.numpy().round(3))
+        [0.85 1.05]
 
     References: Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
     """

@@ -20,7 +20,7 @@ from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.client.transport import connection
+from keras_selfattn.serving.client.transport import connection_settings
 from keras_selfattn.serving.client.transport import shared_transport as transport
 
 X = np.float32([[1, 2]])
@@ -323,7 +323,7 @@ def test_a_unix_socket_is_a_target(connect, tmp_path):
 
 
 def test_the_service_config_is_what_grpc_calls_for():
-    several, alone = connection.service_config(True), connection.service_config(False)
+    several, alone = connection_settings.service_config(True), connection_settings.service_config(False)
     assert several["healthCheckConfig"] == {"serviceName": ""}
     assert "healthCheckConfig" not in alone
     json.dumps(several)
