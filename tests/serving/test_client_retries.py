@@ -104,8 +104,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again(connect):
 
 @pytest.mark.slow
 def test_a_connection_that_falls_silent_is_noticed_and_replaced(connect, monkeypatch):
-    monkeypatch.setattr(connection, "_KEEPALIVE_MS", 1000)
-    monkeypatch.setattr(connection, "_KEEPALIVE_TIMEOUT_MS", 1000)
+    monkeypatch.setattr(connection_settings, "_KEEPALIVE_MS", 1000)
+    monkeypatch.setattr(connection_settings, "_KEEPALIVE_TIMEOUT_MS", 1000)
     server, port = StockServing().serve()
     between = proxy.Proxy(port)
     client = connect(between.target)
