@@ -149,25 +149,25 @@ def test_pretraining_hides_the_same_words_after_a_kill(tmp_path):
 def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path):
     one_encoder = lambda: text_model(members=1, wide=False)  # noqa: E731
 
-    def restore_state(**other):
+    def resume(**other):
         return trained(tmp_path / "run", refit=False, **({"model": one_encoder} | other))
 
     with contextlib.suppress(KilledError):
-        restore_state(callbacks=[KilledAt(10)])
+        resume(callbacks=[KilledAt(10)])
     (file,) = (tmp_path / ".run.checkpoint").iterdir()
     before = file.read_bytes()
     with pytest.raises(ConfigError, match="has other rows. Give those, or remove that folder"):
-        restore_state(rows=texts(160, seed=1))
+        resume(rows=texts(160, seed=1))
     with pytest.raises(ConfigError, match="has other settings"):
-        restore_state(learning_rate=0.1)
+        resume(learning_rate=0.1)
     with pytest.raises(ConfigError, match="has other settings"):
-        restore_state(model=lambda: text_model(members=1, wide=False, width=8))
+        resume(model=lambda: text_model(members=1, wide=False, width=8))
     assert file.read_bytes() == before
     file.write_bytes(before[: len(before) // 2])
     with pytest.raises(RunError, match=r"fit-1\.npz cannot be read.* Remove .*\.run\.checkpoint to start"):
-        restore_state()
+        resume()
     file.unlink()
-    assert restore_state().path.exists()
+    assert resume().path.exists()
 
 
 def test_resume_is_a_flag_and_not_for_a_search(tmp_path):

@@ -6,8 +6,8 @@ A file (`row_files`) is read in windows of rows; a window's rows are answered in
 (`length_batches`, by `graphs` or `served`) and written as bytes (`row_writers`), all of one `part`. `run`
 goes through the parts, here or `on_ray`, and `journal` holds what is on the disk so far.
 
-Cells become inputs, and answers values, as for `keras-selfattn query`: by `asking.input_cells` and
-`asking.answer_values`.
+`asking.input_cells` makes inputs of cells, and `asking.answer_values` values of answers, as in
+`keras-selfattn query`.
 """
 
 from keras_selfattn.batch.predictor import Predictor, predictor

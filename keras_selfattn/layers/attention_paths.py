@@ -91,11 +91,11 @@ class PaddedTokens:
         """The number of each token's sample."""
         return TokenNumbers(self.by_token.numbers // self.length, self.batch)
 
-    def flatten(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor) -> Tensor:
         """Return `[B, T, D]` as `[N, D]`, with zeros for padding, whose NaN must not enter a product."""
         return zero_masked(ops.reshape(x, (-1, x.shape[-1])), self._flat_real)
 
-    def unflatten(self, x: Tensor) -> Tensor:
+    def scatter(self, x: Tensor) -> Tensor:
         """Return `[N, D]` as `[B, T, D]`, zeros for padding."""
         whole = zero_masked(x, self._flat_real)
         return ops.reshape(whole, (self.batch, self.length, x.shape[-1]))
@@ -150,8 +150,8 @@ def on_tokens(
     """
 
     def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
-        found, weights = layer.call_tokens(tokens.flatten(inputs), tokens, pairs, training, return_weights)
-        found = tokens.unflatten(found)
+        found, weights = layer.call_tokens(tokens.gather(inputs), tokens, pairs, training, return_weights)
+        found = tokens.scatter(found)
         return (found, weights) if return_weights else found, tokens.losses
 
     def padded(few: bool = False) -> tuple[Any, list[Tensor]]:

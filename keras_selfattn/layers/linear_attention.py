@@ -92,9 +92,9 @@ class LinearSelfAttention(SelfAttentionBase):
             )
         tokens = PaddedTokens(inputs, pairs.real)
         context, weights = self._attend(
-            self._projection(tokens.flatten(inputs), tokens), pairs, return_weights
+            self._projection(tokens.gather(inputs), tokens), pairs, return_weights
         )
-        outputs = tokens.unflatten(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
+        outputs = tokens.scatter(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
         self.add_loss(tokens.losses)
         return (outputs, weights) if return_weights else outputs
 

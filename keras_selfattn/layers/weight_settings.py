@@ -176,7 +176,7 @@ class WeightSettings:
 
     def penalise(self, activity: Tensor, tokens: Tokens) -> None:
         """Add the penalty of a projection's outputs, `[N, width]`, to the losses of a call."""
-        whole = tokens.unflatten(activity)  # [B, T, width]
+        whole = tokens.scatter(activity)  # [B, T, width]
         loss: Any = ops.convert_to_tensor(self.activity_regularizer(ops.cast(whole, wide_dtype(whole.dtype))))
         batch = ops.cast(ops.convert_to_tensor(tokens.batch), loss.dtype)
         tokens.losses.append(ops.divide_no_nan(loss, batch))

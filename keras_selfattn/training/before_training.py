@@ -17,7 +17,7 @@ from keras_selfattn.training.clusters import SideBySide
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.digests import digest_of, digest_of_files
 from keras_selfattn.training.process_group import ProcessGroup
-from keras_selfattn.training.rows_for_model import rows_as_read, source_named, split_unknown_labels
+from keras_selfattn.training.rows_for_model import read_labelled_rows, source_named, split_unknown_labels
 from keras_selfattn.training.tuning import Limits
 from keras_selfattn.user_warnings import warn_user
 
@@ -85,16 +85,16 @@ def split_tables(
         All are as the model reads them. The "monitored" rows have no labels that training lacks.
     """
     kind = model.head_type(rows.targets)
-    rows = rows_as_read(model, rows, kind)
+    rows = read_labelled_rows(model, rows, kind)
     with source_named(rows.source):
         _check_settings(kind.from_targets(rows.targets), rows, config)
     if validation is None:
         kept, held_out = rows.split(config.validation, config.seed)
     else:
-        kept, held_out = rows, rows_as_read(model, as_rows(validation, "validation rows"), kind)
+        kept, held_out = rows, read_labelled_rows(model, as_rows(validation, "validation rows"), kind)
     tables = {"all": rows, "train": kept, "validation": held_out}
     if test is not None:
-        tables["test"] = rows_as_read(model, as_rows(test, "test rows"), kind)
+        tables["test"] = read_labelled_rows(model, as_rows(test, "test rows"), kind)
     labels = labels_in(kept.targets)
     for name in ("validation", "test"):
         if name in tables:

@@ -14,7 +14,7 @@ from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
-from keras_selfattn.training.rows_for_model import rows_as_read, split_unknown_labels
+from keras_selfattn.training.rows_for_model import read_labelled_rows, split_unknown_labels
 from keras_selfattn.user_warnings import warn_user
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
@@ -92,7 +92,7 @@ def examine(
     Raises:
         DataError: for rows or targets of another kind than the model's, or if it knows no label of any row.
     """
-    rows = rows_as_read(model, as_rows(rows, "rows"), type(model.head))
+    rows = read_labelled_rows(model, as_rows(rows, "rows"), type(model.head))
     known, unknown = split_unknown_labels(rows, getattr(model.head, "labels", ()))
     if unknown and skip_unknown_labels:
         if not len(known):

@@ -51,7 +51,7 @@ def split_unknown_labels(
     return rows.take([row for row in range(len(rows)) if row not in wrong]), f"{said}: {', '.join(named)}."
 
 
-def rows_as_read(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
+def read_labelled_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
     """Return rows as the model reads them, with targets as its kind of head reads them."""
     if not len(rows):
         raise DataError(f"{rows.source} has no rows. Give at least one.")

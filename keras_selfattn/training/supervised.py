@@ -158,7 +158,7 @@ def train(
         },
         "reading": as_json("reading", dict(reading or {})),
     }
-    of_fit = {"callbacks": callbacks, "verbose": verbose}
+    fit_options = {"callbacks": callbacks, "verbose": verbose}
     connected = nullcontext() if side_by_side is None else cluster_of(side_by_side)
     with connected as cluster, _places(Path(output), resume, overwrite, group) as (kept, draft):
         report(f"Training on {rows_in_words(rows)}")
@@ -171,7 +171,7 @@ def train(
             group.agree({**digests, "options (--resume, --refit, --validation)": options})
         checkpoints = Checkpoints(kept, digests, report, group) if resume else None
         together = {"checkpoints": checkpoints, "group": group}
-        done = _trained(model, tables, config, refit, limits, report, cluster, together, **of_fit)
+        done = _trained(model, tables, config, refit, limits, report, cluster, together, **fit_options)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
         told = done.monitored.model if refit and test is None else done.model
@@ -229,7 +229,7 @@ def _trained(
     report: Callable[[str], None],
     cluster: Cluster | None,
     together: Mapping[str, Any],
-    **of_fit: Any,
+    **fit_options: Any,
 ) -> _Trained:
     """Train a monitored model and, with `refit` or several encoders, again without monitoring.
 
@@ -241,7 +241,7 @@ def _trained(
     choose = not refit or enough_to_choose_epoch(tables["monitored"])
     if limits is not None:
         if cluster is None:
-            trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **of_fit)
+            trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **fit_options)
         else:
             trainer = OnCluster(cluster, model, *parts, config, choose_epoch=choose)
         monitored = tuned(model, config, trainer, limits, report)
@@ -249,22 +249,26 @@ def _trained(
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **of_fit)
+        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **fit_options)
         monitored = Candidate(first, config, fitted, {}, [])
     kept = tables["all" if refit else "train"]
     if again:
-        of_fit |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
-        of_fit |= {"fit_members": None if cluster is None else Members(cluster)}
-        fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **of_fit)
+        fit_options |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
+        fit_options |= {"fit_members": None if cluster is None else Members(cluster)}
+        fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **fit_options)
     return _Trained(model, monitored, len(kept), again)
 
 
-def _write(draft: Path, run: Run, found: Candidate, settings: dict[str, Any], **of_figures: Any) -> None:
-    """Write a run folder; `of_figures` has the rows that the figures are of, and an example of them."""
+def _write(
+    draft: Path, run: Run, found: Candidate, settings: dict[str, Any], *, split: str, example: Any
+) -> None:
+    """Write a run folder; the figures are of `split`, and `example` is a row of it."""
     settings = {**settings, **_training_record(run, found)}
     history = named_history(found.model, found.fitted.history)
     with writing(run.path):
-        write_run(draft, run.model, run.figures, history=history, settings=settings, **of_figures)
+        write_run(
+            draft, run.model, run.figures, history=history, settings=settings, split=split, example=example
+        )
 
 
 def _training_record(run: Run, found: Candidate) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The client's encoder and decoder of Predict messages, almost without copies. The server has another.
+"""The client's encoder and decoder of Predict messages, almost without copies.
 
 A large tensor is copied once when it is sent, and not at all when it is received. Through a protobuf message
 it would be copied three times: into the field, into the serialized message, into the request. Here protobuf

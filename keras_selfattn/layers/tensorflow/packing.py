@@ -90,12 +90,12 @@ class PackedTokens:
         """The number of each token's sample."""
         return TokenNumbers(self.places // self.length, self.batch)
 
-    def flatten(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor) -> Tensor:
         """Return the real tokens of `[B, T, D]` as `[N, D]`."""
         flat = tf.reshape(x, [self.batch * self.length, x.shape[-1]])
         return flat if self._inverse is None else self._packed(flat)
 
-    def unflatten(self, x: Tensor) -> Tensor:
+    def scatter(self, x: Tensor) -> Tensor:
         """Return `[N, D]` as `[B, T, D]`, zeros where no token is real."""
         whole = x if self._inverse is None else self._unpacked(x)
         whole = tf.reshape(whole, [self.batch, self.length, x.shape[-1]])

@@ -55,21 +55,20 @@ class FineTuningAdamW(FusedAdamW):
         self.rates = dict(rates or {})
 
     def rate_of(self, path: str) -> float:
+        """Return the factor of the learning rate of a weight's path."""
         found = [name for name in self.rates if path == name or path.startswith(f"{name}/")]
         return self.rates[max(found, key=len)] if found else 1.0
 
-    def decays(self, weight: Any) -> bool:
-        return super().decays(weight) and not weight.path.endswith(_UNDECAYED)
-
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
-        step = self.step_of(variable, learning_rate)
+        path = self._trainable_variables[self._get_variable_index(variable)].path
+        decays = self._use_weight_decay(variable) and not path.endswith(_UNDECAYED)
+        step = self._step(variable, learning_rate * self.rate_of(path), decays)
         if keras.backend.backend() != "tensorflow":
-            known = self._trainable_variables[self._get_variable_index(variable)]
-            self._update_dense(gradient, variable, step, keeps_rows=known.path.endswith(_TABLE))
+            self._update_dense(gradient, variable, step, keeps_rows=path.endswith(_TABLE))
         elif isinstance(gradient, tf.IndexedSlices):
             self._update_rows(gradient, variable, step)
         else:
-            self.apply_adam(gradient, variable, step)
+            self._move(gradient, variable, step)
 
     def _update_dense(self, given: Tensor, weight: Any, step: Step, *, keeps_rows: bool) -> None:
         """Update a weight on a backend without sparse gradients."""

@@ -49,11 +49,11 @@ class LearnedTokens:
         ]
 
     def tokenizer_of(self, vocabulary: Sequence[str]) -> TokenFeatures:
-        """Return the features of a vocabulary."""
+        """Return the tokenizer of a vocabulary, which is of features."""
         return TokenFeatures(self._config, vocabulary)
 
     def learn_tokenizer(self, rows: Sequence[Sequence[str]], start: Any) -> TokenFeatures:
-        """Return the features of the training rows' words."""
+        """Return the tokenizer of the training rows' words."""
         return self.tokenizer_of(learn_words(self._config, rows))
 
     def encoder(self, features: TokenFeatures, policy: Any) -> keras.Model:

@@ -21,7 +21,7 @@ from ...wire import open_inference_pb2 as oip
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.model_registry import ModelRegistry
-from ..models.servable import GraphRequest, Servable
+from ..models.servable import GraphCall, Servable
 from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Counted, Metrics
 from .admission import Admission, check_fields, examples_bytes, predict_bytes
@@ -209,7 +209,7 @@ class InferenceApi:
         self,
         spec: pb.ModelSpec,
         counted: Counted,
-        prepare: Callable[[Servable], GraphRequest[_T]],
+        prepare: Callable[[Servable], GraphCall[_T]],
         finish: Callable[[_T], _Answer],
         sizes: Sizes,
         deadline: float | None,

@@ -21,7 +21,7 @@ from ..config import ServerConfig
 from ..models import quantised_tensors
 from ..models.logging_config import LoggingSettings
 from ..models.model_config import ModelSettings
-from ..models.servable import GraphRequest, Servable
+from ..models.servable import GraphCall, Servable
 from ..runtime.log_writer import Entry, LogWriter
 from ..runtime.metrics import Metrics
 
@@ -52,7 +52,7 @@ class Logged(NamedTuple):
     api: str
     spec: pb.ModelSpec
     servable: Servable
-    call: GraphRequest[Any]
+    call: GraphCall[Any]
     arrays: Sequence[np.ndarray]
     message: Message | None
     size: int

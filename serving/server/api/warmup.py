@@ -17,7 +17,7 @@ from tensorflow_serving.apis import prediction_log_pb2  # pyright: ignore[report
 from ...errors import InvalidArgumentError, ServingError, UnimplementedError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from ..models.servable import GraphRequest, Servable
+from ..models.servable import GraphCall, Servable
 from ..runtime.metrics import Metrics
 from .classify import ClassifyCall, MultiInferenceCall, RegressCall
 from .predict import PredictCall
@@ -86,7 +86,7 @@ def _run_all(servable: Servable, file: Path, iterations: int) -> int:
 
     They run one after the other: TensorFlow prepares the graphs of a session under one lock.
     """
-    calls: list[GraphRequest[Any]] = []
+    calls: list[GraphCall[Any]] = []
     for record in _records(file):
         if len(calls) == _MOST_RECORDS:
             raise InvalidArgumentError(
@@ -110,7 +110,7 @@ def _records(path: Path) -> Iterator[Any]:
         yield stock_message.PredictionLog.FromString(record)
 
 
-def _call(servable: Servable, log: Any) -> GraphRequest[Any]:
+def _call(servable: Servable, log: Any) -> GraphCall[Any]:
     kind = log.WhichOneof("log_type")
     request = getattr(log, kind).request.SerializeToString() if kind else b""
     match kind:

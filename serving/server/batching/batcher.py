@@ -25,7 +25,7 @@ from ...errors import (
     ServingError,
     UnavailableError,
 )
-from ..models.servable import GraphRequest, Servable
+from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired, seconds_left, settled
 from ..runtime.metrics import Metrics
@@ -61,7 +61,7 @@ class Batcher:
     async def run(
         self,
         servable: Servable,
-        call: GraphRequest[Any],
+        call: GraphCall[Any],
         deadline: float | None,
         begin: Callable[[], None] = nothing,
     ) -> Arrays:

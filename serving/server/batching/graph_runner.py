@@ -1,4 +1,4 @@
-"""Send each request to the batcher, or alone to a thread: the event loop stays free."""
+"""Send each call to the batcher, or alone to a thread: the event loop stays free."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..config import ServerConfig
-from ..models.servable import GraphRequest, Servable
+from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, seconds_left
 from ..runtime.metrics import Metrics
@@ -50,7 +50,7 @@ class GraphRunner:
     async def run(
         self,
         servable: Servable,
-        call: GraphRequest[Any],
+        call: GraphCall[Any],
         deadline: float | None,
         begin: Callable[[], None] = nothing,
     ) -> list[np.ndarray]:
@@ -74,12 +74,12 @@ class GraphRunner:
             return await self._run(servable, call, deadline, begin_run)
 
     async def _run(
-        self, servable: Servable, call: GraphRequest[Any], deadline: float | None, begin: Callable[[], None]
+        self, servable: Servable, call: GraphCall[Any], deadline: float | None, begin: Callable[[], None]
     ) -> list[np.ndarray]:
         if self._batch_all or servable.batching or _gains_from_batching(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline, begin)
 
-        def run(call: GraphRequest[Any]) -> list[np.ndarray]:
+        def run(call: GraphCall[Any]) -> list[np.ndarray]:
             begin()
             return servable.run(call.feeds, call.fetches, seconds_left(deadline))
 
@@ -106,7 +106,7 @@ class GraphRunner:
             held.clear()
 
 
-def _gains_from_batching(servable: Servable, call: GraphRequest[Any], most: int) -> bool:
+def _gains_from_batching(servable: Servable, call: GraphCall[Any], most: int) -> bool:
     """Return True if a call is known to gain from batching: its rows are few, and known as independent."""
     tensors = servable.row_tensors
     if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):

@@ -1,4 +1,4 @@
-"""A loaded version of a model, and a request to it, as the rest of the server sees them."""
+"""A loaded version of a model and a call of it, as the rest of the server sees them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ _Response_co = TypeVar("_Response_co", covariant=True)
 DEFAULT_SIGNATURE = "serving_default"
 
 
-class GraphRequest(Protocol[_Response_co]):
+class GraphCall(Protocol[_Response_co]):
     """A request as a servable runs it.
 
     Attributes:
