@@ -168,6 +168,7 @@ def test_a_trained_model_is_exported_served_and_opened_until_ctrl_c(tmp_path):
     browser.chmod(0o755)
     words = [sys.executable, "-c", open_page._PROGRAM, "open", str(tmp_path / "film.keras")]
     environment = {**os.environ, "TMPDIR": str(temporary), "BROWSER": str(browser)}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # or TensorFlow's autograph leaves a __pycache__ there
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
         timer = threading.Timer(SECONDS, process.kill)
         timer.start()
