@@ -50,7 +50,7 @@ class FusedAdamW(keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` that computes the schedule once a step, and moves a weight in one operation.
 
     Weights move as with Keras' own, up to rounding. With a schedule Keras takes 77 operations of TensorFlow
-    for each weight, because it computes the rate again for each that decays; this class takes 24. Gradients
+    for each weight, because it computes the rate again for each that decays; this class takes 22. Gradients
     of a row that occurs several times in a step are added before they are squared, as on JAX; Keras on
     TensorFlow squares them one by one, unless `global_clipnorm` or `gradient_accumulation_steps` is set. On
     JAX and PyTorch, and for weights in half precision, it is Keras' own.
