@@ -24,7 +24,7 @@ from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.reliability import reliability
 from keras_selfattn.report import run_report as reports
-from keras_selfattn.report.page import page
+from keras_selfattn.report.page import page_html
 from keras_selfattn.report.run_report import Findings, run_report
 from keras_selfattn.training.calibration import CalibrationEffect
 from keras_selfattn.training.evaluation import Evaluation
@@ -69,7 +69,7 @@ def findings(head, rows, outputs, split="test", baselines=None, **more):
 
 def written(path, found, **changes):
     """The page of findings, as text and as elements."""
-    text = page(run_report(folder_of(path / "run", **changes), "run", found))
+    text = page_html(run_report(folder_of(path / "run", **changes), "run", found))
     return text, read_page(text)
 
 
@@ -319,12 +319,14 @@ def test_what_a_run_lacks_is_a_sentence(tmp_path):
     right = np.array([[0.9, 0.1], [0.1, 0.9]])
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
-    found = read_page(page(run_report(tmp_path / "run", "run", findings(ClassHead(["x", "y"]), rows, right))))
+    found = read_page(
+        page_html(run_report(tmp_path / "run", "run", findings(ClassHead(["x", "y"]), rows, right)))
+    )
     assert "There is no history: the model was not trained here." in found.text
     assert "No held-out row is answered wrongly." in found.text
     assert "There was no calibration" in found.text
     pairs = folder_of(tmp_path / "pairs", {"loss": [0.5, 0.4]})
-    found = read_page(page(run_report(pairs, "run", findings(ClassHead(["x", "y"]), rows, right))))
+    found = read_page(page_html(run_report(pairs, "run", findings(ClassHead(["x", "y"]), rows, right))))
     assert "trained on pairs of rows" in found.text
     assert "Learning rate" not in [each.text for each in found.all("figcaption")]
 
@@ -440,7 +442,7 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_stays(tmp_path
     def failing(_report):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(reports, "page", failing)
+    monkeypatch.setattr(reports, "page_html", failing)
     before = {path.name for path in folder.iterdir()}
     with pytest.warns(
         UserWarning, match=r"report of runs.films could not be written: OSError: .*No space left"
@@ -456,7 +458,7 @@ def test_ctrl_c_during_the_report_costs_the_report_alone(tmp_path, monkeypatch):
     def interrupted(_report):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reports, "page", interrupted)
+    monkeypatch.setattr(reports, "page_html", interrupted)
     with pytest.warns(UserWarning, match="could not be written: KeyboardInterrupt"):
         reports.write_run_report(folder, Path("run"), found)
     assert not (folder / "report.html").exists()

@@ -8,8 +8,8 @@ import pytest
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
 from keras_selfattn.drawing.markup import Markup
 from keras_selfattn.drawing.pictures import coloured_tokens, image
-from keras_selfattn.report.page import page
-from keras_selfattn.report.sections import Named, Report, Section, Table
+from keras_selfattn.report.page import page_html
+from keras_selfattn.report.sections import Named, Page, Section, Table
 
 ATTACK = "<img src=https://example.org/x onerror=document.title='taken'>"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -32,7 +32,7 @@ def report():
     rows = [[ATTACK, "x" * 900, tokens, 0.5, image(np.zeros((4, 4, 3), np.uint8), ATTACK)]]
     blocks = [ATTACK, *(Named("a", each) for each in figures)]
     blocks += [Table(ATTACK, [ATTACK] * 5, rows), Table(ATTACK, [ATTACK] * 5, rows, folded=True)]
-    return Report(ATTACK, [ATTACK], [(ATTACK, ATTACK)], [Section(ATTACK, blocks)])
+    return Page(ATTACK, [ATTACK], [(ATTACK, ATTACK)], [Section(ATTACK, blocks)])
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def browser():
 
 def test_a_report_asks_for_nothing_runs_nothing_and_fits_every_width(browser, tmp_path):
     file = tmp_path / "report.html"
-    file.write_text(page(report()), encoding="utf-8")
+    file.write_text(page_html(report()), encoding="utf-8")
     opened = browser.new_page()
     asked, said = [], []
     opened.on("request", lambda request: asked.append(request.url))
@@ -72,7 +72,7 @@ def test_a_report_asks_for_nothing_runs_nothing_and_fits_every_width(browser, tm
 def test_the_policy_would_stop_a_script_and_a_picture_that_slipped_through(browser, tmp_path):
     slipped = "<script>document.title = 'taken'</script><img src='https://example.org/x.png'>"
     file = tmp_path / "report.html"
-    file.write_text(page(report()).replace("</main>", Markup(slipped) + "</main>"), encoding="utf-8")
+    file.write_text(page_html(report()).replace("</main>", Markup(slipped) + "</main>"), encoding="utf-8")
     opened = browser.new_page()
     asked, said = [], []
     opened.on("request", lambda request: asked.append(request.url))

@@ -45,9 +45,9 @@ def command(runs: tuple[Path, ...], html: Path | None) -> None:
     found = read_runs(runs)
     _print(found)
     if html is not None:
-        from keras_selfattn.report.page import page
+        from keras_selfattn.report.page import page_html
 
-        _write(html, page(comparison(found)))
+        _write(html, page_html(comparison(found)))
 
 
 def _print(runs: Sequence["RunFiles"]) -> None:

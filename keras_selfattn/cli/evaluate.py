@@ -109,10 +109,10 @@ def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_
 
 def _write_report(file: Path, run: Path, **found: Any) -> None:
     """Write the report of a run on other rows than those of its training."""
-    from keras_selfattn.report.page import page
+    from keras_selfattn.report.page import page_html
     from keras_selfattn.report.run_report import Findings, run_report
 
-    content = page(run_report(run, run.resolve().name, Findings(split="evaluated", **found)))
+    content = page_html(run_report(run, run.resolve().name, Findings(split="evaluated", **found)))
     try:
         with text_destination(file) as stream:
             stream.write(_encodable(content))

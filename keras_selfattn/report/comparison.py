@@ -13,7 +13,7 @@ from keras_selfattn.drawing.markup import tag
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import read_history
-from keras_selfattn.report.sections import Named, Report, Section, Table
+from keras_selfattn.report.sections import Named, Page, Section, Table
 from keras_selfattn.report.settings import flattened
 from keras_selfattn.run_folder import check_run, read_config, read_metrics
 
@@ -128,7 +128,7 @@ def _measured(run: RunFiles) -> str:
     return f"{said} of {source}" + (f", held out by seed {seed}" if held_out else "")
 
 
-def comparison(runs: Sequence[RunFiles]) -> Report:
+def comparison(runs: Sequence[RunFiles]) -> Page:
     """Return the page of runs beside each other."""
     names = [run.name for run in runs]
     figures = [[each.name, *_marked(each)] for each in compared_figures(runs)]
@@ -144,7 +144,7 @@ def comparison(runs: Sequence[RunFiles]) -> Report:
     settings = [[each.name, *each.values] for each in different_settings(runs)]
     title = "Settings that differ"
     blocks = [Table(title, ["setting", *names], settings)] if settings else ["All settings are the same."]
-    return Report(f"{len(runs)} runs beside each other", about, [], [*sections, Section(title, blocks)])
+    return Page(f"{len(runs)} runs beside each other", about, [], [*sections, Section(title, blocks)])
 
 
 def _read(folder: Path) -> RunFiles:

@@ -13,7 +13,7 @@ from keras_selfattn.drawing.grids import NAMED, bars, confusion
 from keras_selfattn.drawing.markup import Markup, isolated, tag
 from keras_selfattn.drawing.scales import number
 from keras_selfattn.drawing.style import STYLE
-from keras_selfattn.report.sections import Figure, Named, Report, Section, Table
+from keras_selfattn.report.sections import Figure, Named, Page, Section, Table
 
 _DRAW: dict[type, Callable[[Any], Markup]] = {
     Chart: chart,
@@ -25,8 +25,8 @@ _DRAW: dict[type, Callable[[Any], Markup]] = {
 _SHORT, _LONG = 18, 60
 
 
-def page(report: Report) -> str:
-    """Return the HTML of a report."""
+def page_html(page: Page) -> str:
+    """Return a page as HTML."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -38,17 +38,17 @@ def page(report: Report) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="generator", content=f"keras-selfattn {__version__}"),
-        tag("title", report.title),
+        tag("title", page.title),
         tag("style", Markup(STYLE)),
     )
-    tiles = [tag("li", tag("b", value), tag("bdi", name)) for name, value in report.tiles]
-    links = [tag("a", part.title, href=f"#part-{place}") for place, part in enumerate(report.sections)]
+    tiles = [tag("li", tag("b", value), tag("bdi", name)) for name, value in page.tiles]
+    links = [tag("a", part.title, href=f"#part-{place}") for place, part in enumerate(page.sections)]
     main = [
-        tag("h1", report.title, dir="auto"),
-        *(tag("p", sentence, dir="auto") for sentence in report.about),
+        tag("h1", page.title, dir="auto"),
+        *(tag("p", sentence, dir="auto") for sentence in page.about),
         tag("ul", *tiles, class_="tiles") if tiles else None,
         tag("nav", *links, aria_label="Sections"),
-        *(_section(part, place) for place, part in enumerate(report.sections)),
+        *(_section(part, place) for place, part in enumerate(page.sections)),
     ]
     body = tag("body", tag("main", *main))
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"

@@ -13,16 +13,16 @@ from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.errors import first_line
 from keras_selfattn.figure_names import name_in_words, value_in_words
 from keras_selfattn.metrics.classes import ClassificationReport
-from keras_selfattn.metrics.report import Report as Figures
+from keras_selfattn.metrics.report import Report
 from keras_selfattn.models.heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.report.calibrated import reliability_section
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
 from keras_selfattn.report.misread import MISREAD, misread_section
-from keras_selfattn.report.page import page
+from keras_selfattn.report.page import page_html
 from keras_selfattn.report.results import answers_section
 from keras_selfattn.report.rows import data_section
-from keras_selfattn.report.sections import Report, Section
+from keras_selfattn.report.sections import Page, Section
 from keras_selfattn.report.settings import settings_section
 from keras_selfattn.run_folder import read_config
 from keras_selfattn.user_warnings import warn_user
@@ -52,7 +52,7 @@ class Findings:
         calibrated: the effect of the calibration.
     """
 
-    figures: Figures
+    figures: Report
     split: str
     evaluation: "Evaluation | None" = None
     model: "RawModel | None" = None
@@ -70,11 +70,11 @@ def write_run_report(folder: Path, name: Path, findings: Findings, *, plots: boo
         plots: True writes the pictures, too; it needs matplotlib.
     """
 
-    found: list[Report] = []
+    found: list[Page] = []
 
     def write_page() -> None:
         found.append(run_report(folder, name.name, findings))
-        (folder / REPORT).write_bytes(page(found[0]).encode(errors="replace"))
+        (folder / REPORT).write_bytes(page_html(found[0]).encode(errors="replace"))
 
     def write_pictures() -> None:
         write_plots(folder / PLOTS, found[0])
@@ -95,20 +95,20 @@ def _unless_it_fails(write: Callable[[], None], target: Path, what: str) -> None
         warn_user(f"{what} could not be written: {kind}: {first_line(error)}. The run is whole without.")
 
 
-def write_plots(folder: Path, report: Report) -> None:
-    """Write each figure of a report as a PNG into a new folder."""
-    from keras_selfattn.plots.of_figures import drawn
+def write_plots(folder: Path, page: Page) -> None:
+    """Write each figure of a page as a PNG into a new folder."""
+    from keras_selfattn.plots.matplotlib_figures import drawn
 
     folder.mkdir()
     with warnings.catch_warnings():
         # Of scripts that matplotlib's font lacks; the page shows them.
         warnings.filterwarnings("ignore", message=".*missing from font", category=UserWarning)
-        for each in report.figures():
+        for each in page.figures():
             drawn(each.figure).savefig(folder / f"{each.name}.png", dpi=120)
 
 
-def run_report(folder: Path, name: str, findings: Findings) -> Report:
-    """Return the report of a run.
+def run_report(folder: Path, name: str, findings: Findings) -> Page:
+    """Return the page about a run.
 
     Args:
         folder: the run folder.
@@ -129,7 +129,7 @@ def run_report(folder: Path, name: str, findings: Findings) -> Report:
     if findings.tables:
         sections.append(data_section(findings.tables))
     about = [*_about(config, findings), *_confused(findings)]
-    return Report(f"Run {name}", about, tiles, [*sections, settings_section(config)])
+    return Page(f"Run {name}", about, tiles, [*sections, settings_section(config)])
 
 
 def _costs(config: Mapping[str, Any]) -> list[tuple[str, str]]:

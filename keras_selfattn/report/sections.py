@@ -54,7 +54,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Report:
+class Page:
     """A whole page.
 
     Args:
