@@ -142,7 +142,7 @@ def _graph(threads: int) -> Callable[[Path, Path], tuple[float, float, float]]:
     def answer(model: Path, file: Path) -> tuple[float, float, float]:
         import tensorflow as tf
 
-        from keras_selfattn.batch.graphs import Graph, find_model
+        from keras_selfattn.batch.model_graph import Graph, find_model
 
         graph = Graph(find_model(model))
         # By characters, which are the tokens of the quickstart's model: by bytes there is more padding.

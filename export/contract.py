@@ -16,6 +16,7 @@ from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.attention_weights import collected_weights
 from keras_selfattn.models.base import RawModel
 
+from .saved_weights import Weights
 from .signatures.image_preprocessing import ImageFront
 from .signatures.model_signatures import MOST_ASKED, Graphs, Signature, specs_of
 from .signatures.named_outputs import Answers, answers_for
@@ -30,7 +31,6 @@ from .signatures.raw_models import RawFront, raw_answers, raw_front
 from .signatures.series_preprocessing import SeriesFront
 from .signatures.token_preprocessing import PieceTokenFront, TokenFront
 from .signatures.trial_requests import Request, in_batches, made_up
-from .weights import Weights
 
 Tensor = Any
 

@@ -20,8 +20,8 @@ from keras_selfattn.models.batches import padded
 from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract
+from .saved_weights import NarrowWeights, Weights
 from .signatures.model_signatures import specs_of
-from .weights import NarrowWeights, Weights
 
 PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
 

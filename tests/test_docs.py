@@ -21,8 +21,8 @@ def modules():
     for package in (keras_selfattn.export, keras_selfattn.serving):
         places[f"{package.__name__}."] = package.__path__
     names = sorted({info.name for start in places for info in pkgutil.walk_packages(places[start], start)})
-    # check.py is a program of its own, and shuts Keras out.
-    return [name for name in names if not name.endswith(("_pb2", ".check"))]
+    # These checks are programs of their own, and shut Keras out.
+    return [name for name in names if not name.endswith(("_pb2", ".check", ".portable_check"))]
 
 
 # Their examples train or export models.

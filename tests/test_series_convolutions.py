@@ -10,7 +10,7 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.series import wide_readout
 from keras_selfattn.models.series.dictionary import draw_groups, wins
-from keras_selfattn.models.series.pooling import pooled
+from keras_selfattn.models.series.kernel_pooling import pooled
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
 from keras_selfattn.models.series.random_kernels import dilations_within, draw
 from keras_selfattn.training.calibration import Calibration

@@ -111,7 +111,7 @@ def sentence_transformers(fields: dict[str, Any]) -> Prepared:
 
 
 def onnx_runtime(fields: dict[str, Any]) -> Prepared:
-    """Build the same model in ONNX Runtime, converted from PyTorch; in int8 with dynamic quantisation."""
+    """Build the same model in ONNX Runtime, converted from PyTorch; in int8 with dynamic quantization."""
     import onnxruntime  # pyright: ignore[reportMissingImports]
     import torch  # pyright: ignore[reportMissingImports]
     from onnxruntime.quantization import QuantType, quantize_dynamic  # pyright: ignore[reportMissingImports]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ExportError, first_line
 
 from ..signatures.model_signatures import MOST_ASKED, Signature
-from .graphs import frozen
+from .frozen_graphs import frozen
 
 
 def litert_file(signature: Signature) -> tuple[bytes, list[str]]:

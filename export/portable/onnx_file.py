@@ -11,7 +11,7 @@ from google.protobuf.message import EncodeError
 from keras_selfattn.errors import ExportError, first_line
 
 from ..signatures.model_signatures import Signature, specs_of
-from .graphs import frozen
+from .frozen_graphs import frozen
 
 # The first with operations on bits, which hashed n-grams of ids need. ONNX Runtime has it since 1.14.
 OPSET = 18

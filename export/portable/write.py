@@ -17,7 +17,7 @@ from keras_selfattn.version_files import PORTABLE
 
 from ..card import Training, model_card, write_card
 from ..contract import Contract
-from ..places import check_model, check_place, draft_of, errors_named, publish_version
+from ..new_version import check_model, check_place, draft_of, errors_named, publish_version
 from ..precision import at_precision, computes_in_half, is_quantized
 from ..signatures.model_signatures import MOST_ASKED
 from ..trial import Case, check_sums, checked, live_answers, tried
@@ -25,9 +25,9 @@ from ..versions import keep_newest
 from .litert_file import litert_file
 from .number_contract import label_rule, number_contract
 from .onnx_file import OPSET, onnx_file
-from .tokenizer_files import write_tokenizer
+from .tokenizer_export import write_tokenizer
 
-_PROGRAM = Path(__file__).with_name("check.py")
+_PROGRAM = Path(__file__).with_name("portable_check.py")
 # Largest difference between the answers of a model and of its file, relative to numbers above 1.
 _TOLERANCE = 1e-5
 # Packages that write and run the files; TensorFlow has all of LiteRT's.

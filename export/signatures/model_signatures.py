@@ -17,7 +17,7 @@ from keras_selfattn.models.attention_weights import Collected, collected_weights
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.vocabulary import PADDING_ID
 
-from ..weights import Weights
+from ..saved_weights import Weights
 from .contributions import contributions
 from .explain import named_weights
 from .image_preprocessing import ImageFront

@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _query(options: Namespace) -> int:
     from keras_selfattn.asking.answer_values import default_outputs
+    from keras_selfattn.asking.asked_rows import asked_rows, check_asked
     from keras_selfattn.asking.row_answers import answered, signature_of, write, write_file
-    from keras_selfattn.asking.rows import asked_rows, check_asked
 
     texts = tuple(options.texts)
     check_asked(texts, options.file, vars(options))
@@ -103,7 +103,7 @@ _COMMANDS = {"query": _query, "status": _status, "metadata": _metadata}
 @contextmanager
 def _connected(options: Namespace) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield the client of the options, and the options with their headers read."""
-    from keras_selfattn.asking.connection import connected, headers
+    from keras_selfattn.asking.connected_client import connected, headers
 
     settings = {**vars(options), "header": headers(options.header)}
     with connected(options.model, settings) as client:

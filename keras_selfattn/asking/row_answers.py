@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from keras_selfattn.asking.answer_values import cell_text, plain
+from keras_selfattn.asking.asked_rows import QueryRow
 from keras_selfattn.asking.input_cells import without_padding
-from keras_selfattn.asking.rows import QueryRow
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Client, ModelMetadata, Signature, TensorSpec, VersionStatus
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError

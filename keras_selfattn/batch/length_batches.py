@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from keras_selfattn.asking.input_cells import without_padding
-from keras_selfattn.batch.graphs import RowError
+from keras_selfattn.batch.model_graph import RowError
 from keras_selfattn.serving.client import Signature
 
 DEFAULT_BATCH_SIZE = 128

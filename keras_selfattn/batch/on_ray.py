@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.batch.graphs import ModelPath
+from keras_selfattn.batch.model_graph import ModelPath
 from keras_selfattn.batch.part import Answered, Part, PendingWindow
 from keras_selfattn.batch.predictor import loaded
 from keras_selfattn.cores import use_cores

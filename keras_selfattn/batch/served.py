@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_selfattn.batch.graphs import RowError
+from keras_selfattn.batch.model_graph import RowError
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError, InvalidArgumentError, InvalidInputError
 

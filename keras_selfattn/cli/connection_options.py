@@ -2,7 +2,7 @@
 
 import click
 
-from keras_selfattn.asking.connection import headers
+from keras_selfattn.asking.connected_client import headers
 from keras_selfattn.cli.panels import PATH, Option
 from keras_selfattn.serving.errors import InvalidInputError
 
@@ -50,4 +50,4 @@ CONNECTION_PANELS = {
         ),
     ),
 }
-"""The options that `asking.connection.connected` takes."""
+"""The options that `asking.connected_client.connected` takes."""

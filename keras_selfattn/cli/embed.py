@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from keras_selfattn.asking.connection import connected
-from keras_selfattn.asking.rows import check_asked
+from keras_selfattn.asking.asked_rows import check_asked
+from keras_selfattn.asking.connected_client import connected
 from keras_selfattn.atomic import new_file
 from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import console

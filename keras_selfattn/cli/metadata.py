@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.connected_client import connected
 from keras_selfattn.asking.row_answers import metadata_record
 from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console

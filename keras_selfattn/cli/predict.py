@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn
 
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.asked_rows import table_form
+from keras_selfattn.asking.connected_client import connected
 from keras_selfattn.asking.exit_status import SOME_ROWS
-from keras_selfattn.asking.rows import table_form
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
@@ -126,14 +126,14 @@ def _check_options(model: str, options: dict[str, Any]) -> None:
 
 def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return what the answers are made of, and the maker of an engine that loads the model."""
-    from keras_selfattn.batch.graphs import find_model
+    from keras_selfattn.batch.model_graph import find_model
 
     found = find_model(model)
     made_of = {"model": found.digest, "options": _read(options)}
 
     @contextmanager
     def local() -> Iterator[Engine]:
-        from keras_selfattn.batch.graphs import Graph
+        from keras_selfattn.batch.model_graph import Graph
         from keras_selfattn.batch.run import LocalEngine
         from keras_selfattn.serving.server.runtime.cpus import available_cpus
 

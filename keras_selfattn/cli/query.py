@@ -13,9 +13,9 @@ import click
 import numpy as np
 
 from keras_selfattn.asking.answer_values import cell_text, default_outputs
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.asked_rows import check_asked
+from keras_selfattn.asking.connected_client import connected
 from keras_selfattn.asking.row_answers import Answer, answered, signature_of, write, write_file
-from keras_selfattn.asking.rows import check_asked
 from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console, error_console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand

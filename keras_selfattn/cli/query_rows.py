@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from keras_selfattn.asking import rows
-from keras_selfattn.asking.rows import QueryRow
+from keras_selfattn.asking.asked_rows import QueryRow, asked_rows
 from keras_selfattn.cli.console import error_console
 from keras_selfattn.serving.client import Signature
 
@@ -28,7 +27,7 @@ def rows_with_progress(
                 return opened
             return progress.wrap_file(opened, file.stat().st_size, description=file.name)
 
-        yield rows.asked_rows(signature, texts, file, options, wrap)
+        yield asked_rows(signature, texts, file, options, wrap)
 
 
 def _bar() -> Progress:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.connected_client import connected
 from keras_selfattn.asking.exit_status import NOT_NOW
 from keras_selfattn.asking.row_answers import status_record
 from keras_selfattn.cli.connection_options import CONNECTION_PANELS

@@ -11,7 +11,7 @@ from keras_selfattn.estimators.classifiers import (
     TextClassifierEstimator,
 )
 from keras_selfattn.estimators.labeller import TokenClassifierEstimator
-from keras_selfattn.estimators.numbers import SeriesForecasterEstimator, SeriesRegressorEstimator
+from keras_selfattn.estimators.regressors import SeriesForecasterEstimator, SeriesRegressorEstimator
 
 __all__ = [
     "ImageClassifierEstimator",

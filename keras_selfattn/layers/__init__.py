@@ -17,14 +17,14 @@ from keras_selfattn.layers.position_encodings import (
     SinusoidalPositionEncoding,
     SinusoidalPositionEncoding2D,
 )
+from keras_selfattn.layers.position_strategy import PositionStrategy
 from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
 from keras_selfattn.layers.relative_positions import (
     BucketedBias,
     LinearBias,
-    PositionStrategy,
     RelativePositions,
-    RotaryPositions,
 )
+from keras_selfattn.layers.rotary_positions import RotaryPositions
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 
 __all__ = [

@@ -1,150 +1,21 @@
-"""Relative positions: how the distance between query and key enters self-attention.
+"""Relative positions: terms of the distance between query and key, in the logits and in the context.
 
-Axes: B (batch), T (query positions), S (key positions), H (heads), G (key-value heads), D (features of one
-head). A distance is key position - query position.
+Axes: B (batch), T (query positions), S (key positions), H (heads), D (features of one head). A distance
+is key position - query position.
 """
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.angles import angles, frequencies
-from keras_selfattn.layers.argument_checks import checked_base, checked_count
+from keras_selfattn.layers.argument_checks import checked_count
 from keras_selfattn.layers.attention_math import wide_dtype, widened
+from keras_selfattn.layers.position_strategy import PositionStrategy, Weights
 
 Tensor = Any
-Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
-
-
-class PositionStrategy:
-    """A way for positions to enter attention: a serializable config that holds no weights.
-
-    A strategy overrides the methods that it needs: `weights` (names weights for the layer to learn), `rotate`
-    (changes queries and keys), `logits` (returns a term to add to the logits), `context` (returns a term to
-    add to the context); and `get_config` if it takes arguments. Registered with Keras, it is saved with the
-    model. Its weights belong to the attention layer that uses it, so one strategy may serve many layers.
-
-    Example:
-
-        >>> import keras
-        >>> from keras_selfattn import layers
-        >>> @keras.saving.register_keras_serializable(package="example")
-        ... class Recency(layers.PositionStrategy):
-        ...     def __init__(self, rate=0.1):
-        ...         self.rate = rate
-        ...     def weights(self, num_heads, head_dim):
-        ...         return {"strength": ((num_heads, 1, 1), lambda seed: "ones")}
-        ...     def logits(self, learned, query, distance, *, causal):
-        ...         away = keras.ops.cast(keras.ops.abs(distance), "float32")  # [T, S]
-        ...         return -self.rate * learned["strength"] * away  # [H, T, S]
-        ...     def get_config(self):
-        ...         return {"rate": self.rate}
-        >>> attention = layers.MultiHeadSelfAttention(2, position=Recency(rate=0.5))
-        >>> tuple(attention(keras.ops.ones((1, 3, 4))).shape)
-        (1, 3, 4)
-    """
-
-    def weights(self, num_heads: int, head_dim: int) -> Weights:
-        """Return the weights to learn: `{name: (shape, function from a seed to an initializer)}`."""
-        return {}
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Return queries or keys `[B, H or G, T, D]` changed by their `positions`, int32 `[T]`."""
-        return x
-
-    def logits(
-        self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool
-    ) -> Tensor | None:
-        """Return a term to add to the logits, which broadcasts to `[B, H, T, S]`, or None.
-
-        The logits and this term are float32, or float64 if the queries are.
-        With a window, this method is called for blocks: T and S are those of one block, B counts all blocks.
-
-        Args:
-            learned: the layer's weights by the names of `weights`.
-            query: `[B, H, T, D]`, multiplied by the layer's scale.
-            distance: int32 `[T, S]`.
-            causal: whether the layer hides the keys after a query.
-        """
-        return None
-
-    def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor | None:
-        """Return a term to add to the context `[B, H, T, D]`, for weights `[B, H, T, S]`, or None."""
-        return None
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "PositionStrategy":
-        return cls(**config)
-
-
-def checked_strategy(position: Any) -> PositionStrategy | None:
-    """Return the strategy that `position` is, names or was serialized from, or raise ValueError."""
-    if isinstance(position, str) and position in _NAMED:
-        return _NAMED[position]()
-    if isinstance(position, dict):
-        position = keras.saving.deserialize_keras_object(position)
-    if position is None:
-        return None
-    if isinstance(position, PositionStrategy):
-        kind = type(position)
-        if inspect.signature(kind).parameters and kind.get_config is PositionStrategy.get_config:
-            raise ValueError(
-                f"{kind.__name__} takes arguments and must override `get_config` to return them, or a saved "
-                f"model would load without them. Received {position!r}."
-            )
-        return position
-    raise ValueError(
-        "`position` must be a PositionStrategy such as RotaryPositions(), LinearBias(), BucketedBias() or "
-        f"RelativePositions(), or one of {', '.join(map(repr, _NAMED))}, or None. Received {position!r}."
-    )
-
-
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-class RotaryPositions(PositionStrategy):
-    """Rotary position embedding (RoPE): queries and keys rotate by position; logits depend on distances only.
-
-    Feature i of a head and feature i + D/2 form a pair, as in GPT-NeoX, Llama and KerasHub, that rotates by
-    `position / base**(2i / D)`. If D is odd, the first D - 1 features rotate and the last one is unchanged.
-    Angles are exact to 1e-6 at any position, under every dtype policy; under float64 to 2.3e-16 of the angle.
-
-    Args:
-        base: ratio of the longest wavelength to the shortest; 10,000 is the paper's. Longer texts need more.
-
-    Raises:
-        ValueError: if `base` is not greater than 1.
-
-    Example:
-
-        >>> import numpy as np
-        >>> from keras_selfattn import layers
-        >>> layer = layers.MultiHeadSelfAttention(2, position=RotaryPositions(base=500_000.0))
-        >>> tuple(layer(np.ones((1, 3, 8))).shape)
-        (1, 3, 8)
-
-    Reference: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
-    """
-
-    def __init__(self, base: float = 10000.0) -> None:
-        self.base = checked_base(base)
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        half = x.shape[-1] // 2
-        angle = angles(positions, frequencies(2 * half, self.base), wide_dtype(x.dtype))  # [T, D / 2]
-        cos, sin = ops.cast(ops.cos(angle), x.dtype), ops.cast(ops.sin(angle), x.dtype)
-        first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-        return ops.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"base": self.base}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -305,12 +176,3 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
     slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
     above = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
     return np.array(slopes + above[: num_heads - below])
-
-
-# As in the papers and the libraries that have them.
-_NAMED: dict[str, type[PositionStrategy]] = {
-    "rotary": RotaryPositions,
-    "alibi": LinearBias,
-    "t5": BucketedBias,
-    "shaw": RelativePositions,
-}

@@ -41,7 +41,7 @@ from .models.model_registry import ModelRegistry
 from .page.served_models import ServedModels
 from .rest.app import RestApi
 from .rest.page_routes import PageRoutes
-from .rest.server import RestServer
+from .rest.rest_server import RestServer
 from .rest.traced_app import TracedApp
 from .runtime import profiler
 from .runtime.batching_parameters import batching_parameters

@@ -46,7 +46,7 @@ _KINDS: dict[int, Kind] = {
     pb.DT_UINT64: Kind(_little(np.uint64), "uint64_val"),
     pb.DT_BOOL: Kind(np.dtype(np.bool_), "bool_val"),
 }
-QUANTISED: dict[int, Kind] = {
+QUANTIZED: dict[int, Kind] = {
     pb.DT_QINT8: _KINDS[pb.DT_INT8],
     pb.DT_QUINT8: _KINDS[pb.DT_UINT8],
     pb.DT_QINT16: _KINDS[pb.DT_INT16],
@@ -70,8 +70,8 @@ def kind_of(code: int) -> Kind:
     """Return the storage of the data type `code`."""
     if code == pb.DT_BFLOAT16:
         return _bfloat16()
-    if code in QUANTISED:
-        return QUANTISED[code]
+    if code in QUANTIZED:
+        return QUANTIZED[code]
     if code not in _KINDS:
         raise CodecError(f"a tensor of type {dtype_name(code)} has no NumPy equivalent")
     return _KINDS[code]

@@ -16,7 +16,7 @@ import numpy as np
 from . import codec
 from . import messages_pb2 as pb
 from . import open_inference_pb2 as oip
-from .dtypes import QUANTISED, CodecError, code_of, dtype_name, kind_of
+from .dtypes import QUANTIZED, CodecError, code_of, dtype_name, kind_of
 
 _BYTES = "BYTES"
 # Each datatype: TensorFlow's, and the field of its contents.
@@ -37,7 +37,7 @@ _DATATYPES: dict[str, tuple[int, str]] = {
     _BYTES: (pb.DT_STRING, "bytes_contents"),
 }
 _NAMES = {code: name for name, (code, _) in _DATATYPES.items()}
-_NAMES |= {code: _NAMES[code_of(kind.dtype)] for code, kind in QUANTISED.items()}
+_NAMES |= {code: _NAMES[code_of(kind.dtype)] for code, kind in QUANTIZED.items()}
 _RAW_FIELDS = ("fp32_contents", "fp64_contents")
 _WIDE: dict[str, Any] = {"int_contents": np.int32, "uint_contents": np.uint32}
 
@@ -49,7 +49,7 @@ _CONTENT_BYTES = 8
 
 
 def datatype_of(code: int) -> str:
-    """Return the datatype of a TensorFlow type; quantised integers are integers.
+    """Return the datatype of a TensorFlow type; quantized integers are integers.
 
     Args:
         code: a value of `messages_pb2.DataType`.

@@ -58,10 +58,10 @@ def test_its_pickle_is_small_and_answers_in_another_process_that_loads_once(mode
     assert len(made) < 1000
     program = (
         "import pickle, sys\n"
-        "from keras_selfattn.batch import graphs, predictor\n"
+        "from keras_selfattn.batch import model_graph, predictor\n"
         "loads = []\n"
-        "real = graphs.Graph.__init__\n"
-        "graphs.Graph.__init__ = lambda *given: (loads.append(1), real(*given))[1]\n"
+        "real = model_graph.Graph.__init__\n"
+        "model_graph.Graph.__init__ = lambda *given: (loads.append(1), real(*given))[1]\n"
         "made = sys.stdin.buffer.read()\n"
         "for text in ('abcd', 'ab'):\n"
         "    print(pickle.loads(made)({'text': [text]})['predicted_label'][0])\n"

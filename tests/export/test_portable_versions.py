@@ -26,8 +26,8 @@ from keras_selfattn.export import (
     read_card,
 )
 from keras_selfattn.export.portable import write
-from keras_selfattn.export.portable.graphs import with_expanded_axes
-from keras_selfattn.export.portable.tokenizer_files import tokenizer_json
+from keras_selfattn.export.portable.frozen_graphs import with_expanded_axes
+from keras_selfattn.export.portable.tokenizer_export import tokenizer_json
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings

@@ -85,7 +85,7 @@ def test_narrow_weights_are_stored_and_widened_when_loaded(tmp_path, precision, 
 
 
 def test_the_size_of_weights_is_four_bytes_a_number():
-    from keras_selfattn.export.weights import Weights
+    from keras_selfattn.export.saved_weights import Weights
 
     model = wide_model()
     assert Weights(model).size == 4 * model.count_params()
@@ -102,7 +102,7 @@ def test_a_keras_file_is_loaded_without_a_record_of_its_training(tmp_path):
 
 
 def test_the_scales_of_int8_are_those_of_the_closer_axis():
-    from keras_selfattn.export.weights import _Int8
+    from keras_selfattn.export.saved_weights import _Int8
 
     # Rows of very different sizes, as those of frequent and rare tokens in an embedding.
     weight = np.random.default_rng(0).normal(size=(64, 32)) * np.logspace(-3, 0, 64)[:, None]
@@ -113,7 +113,7 @@ def test_the_scales_of_int8_are_those_of_the_closer_axis():
 
 
 def test_weights_beyond_float16_are_cut_and_a_row_of_zeros_stays_zero():
-    from keras_selfattn.export.weights import _Float16, _Int8
+    from keras_selfattn.export.saved_weights import _Float16, _Int8
 
     weight = np.zeros((32, 32), "float32")
     weight[0, 0], weight[1, 1] = 1e6, -1e6
@@ -195,11 +195,11 @@ def test_rows_of_labels_that_the_model_does_not_know_make_no_fall_look_smaller(t
 
 @pytest.mark.slow
 def test_an_export_that_answers_worse_than_allowed_is_refused(tmp_path, monkeypatch):
-    from keras_selfattn.export import weights
+    from keras_selfattn.export import saved_weights
 
     # One level on either side of 0 leaves little of a model.
-    monkeypatch.setattr(weights, "_LEVELS", 1)
-    monkeypatch.setattr(weights, "_LEAST_NARROWED", 1)
+    monkeypatch.setattr(saved_weights, "_LEVELS", 1)
+    monkeypatch.setattr(saved_weights, "_LEAST_NARROWED", 1)
     model = wide_model()
     names = ["a", "b", "c"]
     values = 3 * np.random.default_rng(5).normal(size=(200, 1, 16)).astype("float32")

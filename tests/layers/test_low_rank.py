@@ -247,7 +247,7 @@ def test_updates_leave_half_precision_as_it_is(tmp_path, dtype):
     np.testing.assert_allclose(array(plain(inputs())), array(outputs), rtol=0.03, atol=0.03)
 
 
-def test_models_are_quantised_though_these_layers_are_not():
+def test_models_are_quantized_though_these_layers_are_not():
     model = in_model(layers.EncoderBlock(HEADS, head_dim=HEAD_DIM))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Keras, for each layer that stays as it is

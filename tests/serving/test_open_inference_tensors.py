@@ -75,7 +75,7 @@ def test_raw_bytes_that_are_not_aligned_become_an_array_that_is():
     assert (found.tolist(), found.flags.aligned) == ([0.0, 1.0, 2.0], True)
 
 
-def test_quantised_integers_have_the_datatype_of_integers():
+def test_quantized_integers_have_the_datatype_of_integers():
     assert tensors.datatype_of(pb.DT_QUINT8) == "UINT8"
     assert tensors.datatype_of(pb.DT_QINT32) == "INT32"
     with pytest.raises(CodecError, match="has no datatype for complex64"):

@@ -24,8 +24,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import TLS, Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection as rest_connection
-from keras_selfattn.serving.server.rest import listener
-from keras_selfattn.serving.server.rest import server as rest_server
+from keras_selfattn.serving.server.rest import listener, rest_server
 from keras_selfattn.serving.server.runtime import bearer_tokens
 from keras_selfattn.serving.server.runtime.bearer_tokens import BearerTokens
 from keras_selfattn.serving.wire import open_inference_pb2 as oip

@@ -19,7 +19,7 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api import grpc_accepting, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
-from keras_selfattn.serving.server.models import quantised_tensors
+from keras_selfattn.serving.server.models import quantized_tensors
 from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -51,13 +51,13 @@ def refusal(server, method, request):
 def decoded(monkeypatch):
     """The threads in which tensors were taken out of their messages."""
     seen = []
-    decode = quantised_tensors.decode
+    decode = quantized_tensors.decode
 
     def spied(proto):
         seen.append(threading.current_thread().name)
         return decode(proto)
 
-    monkeypatch.setattr(quantised_tensors, "decode", spied)
+    monkeypatch.setattr(quantized_tensors, "decode", spied)
     return seen
 
 

@@ -15,7 +15,7 @@ from serving_models import Slow, save
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection, listener
-from keras_selfattn.serving.server.rest.server import RestServer
+from keras_selfattn.serving.server.rest.rest_server import RestServer
 from keras_selfattn.serving.server.runtime import descriptors, listening
 
 HALF = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nContent-"
@@ -42,9 +42,11 @@ class Rest:
     """
 
     def __init__(self, app, monkeypatch, most=100, seconds=None):
-        monkeypatch.setattr("keras_selfattn.serving.server.rest.server.connections_of_a_port", lambda: most)
+        monkeypatch.setattr(
+            "keras_selfattn.serving.server.rest.rest_server.connections_of_a_port", lambda: most
+        )
         if seconds is not None:
-            monkeypatch.setattr("keras_selfattn.serving.server.rest.server.CONNECTION_SECONDS", seconds)
+            monkeypatch.setattr("keras_selfattn.serving.server.rest.rest_server.CONNECTION_SECONDS", seconds)
         config = ServerConfig("m", "models", rest_api_port=-1, workers=1 if seconds is None else 2)
         self._server = RestServer(app, config)
         self.rest_port = self._server.port

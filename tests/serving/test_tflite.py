@@ -632,7 +632,7 @@ def test_the_server_prefers_a_tflite_file_where_it_is_told_to(tmp_path):
 
 
 @pytest.mark.process
-def test_quantised_inputs_and_outputs_are_the_integers_of_the_file(load, tmp_path):
+def test_quantized_inputs_and_outputs_are_the_integers_of_the_file(load, tmp_path):
     """Their scale stays in the file: TensorFlow Serving tells nobody of it either."""
 
     def dense(x):

@@ -144,7 +144,7 @@ def test_missing_values_repeat_the_last_or_are_zero_as_in_tensorflow(dtype, coun
 
 
 @pytest.mark.parametrize("dtype", ["qint8", "quint8", "qint16", "quint16", "qint32"])
-def test_quantised_numbers_are_read_as_their_integers(dtype):
+def test_quantized_numbers_are_read_as_their_integers(dtype):
     values = np.array([1, 2, 100], tf.as_dtype(dtype).as_numpy_dtype)
     full = from_stock(tf.make_tensor_proto(values))
     fields = pb.TensorProto(dtype=full.dtype, tensor_shape=full.tensor_shape, int_val=[1, 2, 100])

@@ -18,8 +18,8 @@ import keras
 from keras_selfattn.layers.jax import flash_kernels as kernels
 from keras_selfattn.layers.jax import jax, pallas, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.dropout_bits import keys_of
+from keras_selfattn.layers.jax.flash_block_specs import Arrays, HeadCounts, Parts
 from keras_selfattn.layers.jax.flash_kernels import Blocks, Masks, Plan
-from keras_selfattn.layers.jax.flash_parts import Arrays, HeadCounts, Parts
 from keras_selfattn.layers.masks import PairMask
 
 Tensor = Any

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.body import saved_tokenizer
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
+from keras_selfattn.models.pretrained.pretrained_body import saved_tokenizer
 
 _RATE, _BATCH = 2e-4, 32
 # The learning rate of a block over that of the block after it.

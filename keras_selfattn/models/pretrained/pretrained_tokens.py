@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_selfattn.models.pretrained.body import encoded_pieces
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
+from keras_selfattn.models.pretrained.pretrained_body import encoded_pieces
 from keras_selfattn.models.pretrained.row_parts import FirstPieces, RowParts
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
 from keras_selfattn.models.raw_inputs import warn_of_parts

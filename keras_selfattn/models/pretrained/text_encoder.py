@@ -16,7 +16,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.adapted_start import encoder_start
-from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, saved_tokenizer
+from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_tokenizer
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts, warn_of_cut
 
 Tensor = Any

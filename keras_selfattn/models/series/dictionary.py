@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_selfattn.models.series.pooling import LARGE, STEEP
+from keras_selfattn.models.series.kernel_pooling import LARGE, STEEP
 from keras_selfattn.models.series.random_kernels import TAPS
 
 Tensor = Any

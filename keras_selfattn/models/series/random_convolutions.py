@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_selfattn.models.series.dictionary import RIVALS, draw_groups, wins
 from keras_selfattn.models.series.frame_layers import patches
-from keras_selfattn.models.series.pooling import Pooled, pooled
+from keras_selfattn.models.series.kernel_pooling import Pooled, pooled
 from keras_selfattn.models.series.random_kernels import TAPS, Bank, dilations_within, draw, inside
 
 Tensor = Any

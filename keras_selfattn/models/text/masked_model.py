@@ -31,7 +31,7 @@ from keras_selfattn.models.text.masked_prediction import (
 )
 from keras_selfattn.models.text.masked_words import MaskedWords
 from keras_selfattn.models.text.starting_model import starting_point
-from keras_selfattn.models.text.windows import windows
+from keras_selfattn.models.text.text_windows import windows
 
 Tensor = Any
 

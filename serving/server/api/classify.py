@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from ...wire import messages_pb2 as pb
-from ..models.quantised_tensors import code_of
+from ..models.quantized_tensors import code_of
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .predict import answering_spec
 

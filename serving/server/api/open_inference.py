@@ -15,7 +15,7 @@ from ...wire import messages_pb2 as pb
 from ...wire import open_inference_pb2 as oip
 from ...wire import open_inference_tensors as tensors
 from ...wire.dtypes import CodecError, dtype_name
-from ..models import quantised_tensors
+from ..models import quantized_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .admission import check_fields
@@ -71,9 +71,9 @@ class InferCall:
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
     def respond(self, arrays: Sequence[np.ndarray]) -> Outputs:
-        """Return the outputs; quantised types are integers in them."""
+        """Return the outputs; quantized types are integers in them."""
         found = self._call.respond(arrays)
-        plain = {name: quantised_tensors.plain(array) for name, array in found.items()}
+        plain = {name: quantized_tensors.plain(array) for name, array in found.items()}
         return Outputs(self._version, plain)
 
 

@@ -15,7 +15,7 @@ from ...errors import FailedPreconditionError, InvalidArgumentError, Unimplement
 from ...wire import codec, server_predict
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
-from ..models import quantised_tensors
+from ..models import quantized_tensors
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 
 _Sent = TypeVar("_Sent")
@@ -65,8 +65,8 @@ class _Signature:
         return _feeds(self._message, sent, array_of)
 
     def as_fed(self, alias: str, array: np.ndarray) -> np.ndarray:
-        """The array of an input, with the records of a quantised type."""
-        return quantised_tensors.as_fed(array, self._message.inputs[alias].dtype)
+        """The array of an input, with the records of a quantized type."""
+        return quantized_tensors.as_fed(array, self._message.inputs[alias].dtype)
 
     def aliases(self, output_filter: Collection[str]) -> list[str]:
         """The outputs to fetch: the requested ones, or all."""
@@ -120,7 +120,7 @@ class PredictCall:
         try:
             if self._encode is None and not array.dtype.names:
                 return server_predict.output(alias, array)
-            tensor = quantised_tensors.encode(array, self._encode or codec.encode_fields)
+            tensor = quantized_tensors.encode(array, self._encode or codec.encode_fields)
         except CodecError as error:
             raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
         return server_predict.output_of(alias, tensor)
@@ -132,7 +132,7 @@ class ArraysCall:
     Args:
         servable: the version to call.
         name: the signature's; empty for the default one.
-        inputs: arrays, by name; of integers for a quantised type.
+        inputs: arrays, by name; of integers for a quantized type.
         outputs: the names of those to answer; empty for all.
 
     Raises:
@@ -197,7 +197,7 @@ def _feeds(
 
 def _decoded(alias: str, proto: pb.TensorProto) -> np.ndarray:
     try:
-        return quantised_tensors.decode(proto)
+        return quantized_tensors.decode(proto)
     except CodecError:
         raise InvalidArgumentError(f"tensor parsing error: {alias}") from None
 

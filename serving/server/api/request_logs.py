@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from ..models import quantised_tensors
+from ..models import quantized_tensors
 from ..models.logging_config import LoggingSettings
 from ..models.model_config import ModelSettings
 from ..models.servable import GraphCall, Servable
@@ -172,7 +172,7 @@ def _tensors(
 ) -> dict[str, pb.TensorProto]:
     """Return arrays by their names in a signature, those that it has."""
     return {
-        alias: quantised_tensors.encode(arrays[info.name], encode)
+        alias: quantized_tensors.encode(arrays[info.name], encode)
         for alias, info in sorted(infos.items())
         if info.name in arrays
     }

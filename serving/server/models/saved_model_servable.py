@@ -26,7 +26,7 @@ from ..config import ServerConfig
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
-from .quantised_tensors import record_of
+from .quantized_tensors import record_of
 from .servable import without_path
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 
@@ -159,7 +159,7 @@ class SavedModelServable:
         return fetches
 
     def _array(self, name: str, value: object) -> np.ndarray:
-        """Return a fetched value with its quantised type, which TensorFlow's Python returns as integers."""
+        """Return a fetched value with its quantized type, which TensorFlow's Python returns as integers."""
         array = value if isinstance(value, np.ndarray) else _scalar(value)
         record = self._records.get(name)
         return array if record is None else array.view(record)

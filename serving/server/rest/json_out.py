@@ -24,7 +24,7 @@ from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
-from ..models.quantised_tensors import code_of
+from ..models.quantized_tensors import code_of
 
 _status: Any = get_model_status_pb2
 _metadata: Any = get_model_metadata_pb2

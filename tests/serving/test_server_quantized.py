@@ -1,4 +1,4 @@
-"""Tensors of quantised types, such as qint8, come and go as TensorFlow Serving sends them."""
+"""Tensors of quantized types, such as qint8, come and go as TensorFlow Serving sends them."""
 
 import json
 import logging
@@ -21,12 +21,12 @@ TYPES = [tf.qint8, tf.quint8, tf.qint16, tf.quint16, tf.qint32]
 def base(tmp_path_factory):
     """Gives back what it got, of each type and of float; the default one makes qint8 of floats."""
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
-    base, v1 = tmp_path_factory.mktemp("quantised"), tf.compat.v1
+    base, v1 = tmp_path_factory.mktemp("quantized"), tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         info, signature = v1.saved_model.build_tensor_info, v1.saved_model.build_signature_def
         x = v1.placeholder(tf.float32, [None])
-        quantised = tf.quantization.quantize(x, -128.0, 127.0, tf.qint8).output
-        signatures = {"serving_default": signature({"x": info(x)}, {"y": info(quantised)})}
+        quantized = tf.quantization.quantize(x, -128.0, 127.0, tf.qint8).output
+        signatures = {"serving_default": signature({"x": info(x)}, {"y": info(quantized)})}
         for dtype in (*TYPES, tf.float32):
             same = v1.placeholder(dtype, [None])
             outputs = {"y": info(tf.identity(same))}
@@ -80,7 +80,7 @@ def test_values_in_their_typed_field_are_taken_too(ask):
     assert list(ask("qint8", sent).int_val) == [-128, 127]
 
 
-def test_a_quantised_tensor_is_no_plain_one_and_the_other_way_round(ask):
+def test_a_quantized_tensor_is_no_plain_one_and_the_other_way_round(ask):
     for signature, sent, words in (
         ("qint8", tf.make_tensor_proto([1], tf.int8), "Expects arg[0] to be qint8 but int8 is provided"),
         ("float32", stock_tensor(tf.qint32, 1), "Expects arg[0] to be float but qint32 is provided"),

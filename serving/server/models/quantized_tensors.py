@@ -1,4 +1,4 @@
-"""Quantised types, such as qint8, for which NumPy has no name.
+"""Quantized types, such as qint8, for which NumPy has no name.
 
 TensorFlow's Python feeds them as records of one field with the type's name, and fetches them as plain
 integers. Between a message and the graph, this server has such records everywhere.
@@ -17,13 +17,13 @@ from ...wire import messages_pb2 as pb
 
 _RECORDS: dict[int, np.dtype] = {
     code: np.dtype([(pb.DataType.Name(code)[3:].lower(), dtypes.kind_of(code).dtype)])
-    for code in dtypes.QUANTISED
+    for code in dtypes.QUANTIZED
 }
 _CODES = {record: code for code, record in _RECORDS.items()}
 
 
 def record_of(code: int) -> np.dtype | None:
-    """Return the record that feeds arrays of a quantised data type; None for another type."""
+    """Return the record that feeds arrays of a quantized data type; None for another type."""
     return _RECORDS.get(code)
 
 
@@ -33,18 +33,18 @@ def code_of(dtype: np.dtype) -> int:
 
 
 def as_fed(array: np.ndarray, code: int) -> np.ndarray:
-    """An array of integers as records, if it is for a quantised data type that has these integers."""
+    """An array of integers as records, if it is for a quantized data type that has these integers."""
     record = record_of(code)
     return array if record is None or array.dtype != record[0] else array.view(record)
 
 
 def plain(array: np.ndarray) -> np.ndarray:
-    """An array without records: quantised numbers are integers."""
+    """An array without records: quantized numbers are integers."""
     return array.view(array.dtype[0]) if array.dtype.names else array
 
 
 def decode(proto: pb.TensorProto) -> np.ndarray:
-    """Like `codec.decode`, but quantised numbers are records."""
+    """Like `codec.decode`, but quantized numbers are records."""
     return as_fed(codec.decode(proto), proto.dtype)
 
 
@@ -52,7 +52,7 @@ def encode(array: np.ndarray, encode_plain: Callable[[np.ndarray], pb.TensorProt
     """The TensorProto of an array.
 
     Args:
-        array: of any type; quantised numbers are records.
+        array: of any type; quantized numbers are records.
         encode_plain: writes arrays of all other types.
     """
     if not array.dtype.names:

@@ -1,4 +1,4 @@
-"""The client of a command line's options."""
+"""The client that a command's options ask for: its target, TLS, token and headers."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

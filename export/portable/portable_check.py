@@ -1,8 +1,8 @@
 """Run a file with its own runtime and compare its answers with the expected ones.
 
-A separate program, run in a fresh process: `python -P check.py <file> <cases.npz> <tolerance>`. It blocks
-imports of Keras, and for an ONNX file those of TensorFlow. It prints its measurements as JSON and exits with
-0; or it exits with 1 and the reason on standard error.
+A separate program, run in a fresh process: `python -P portable_check.py <file> <cases.npz> <tolerance>`. It
+blocks imports of Keras, and for an ONNX file those of TensorFlow. It prints its measurements as JSON and
+exits with 0; or it exits with 1 and the reason on standard error.
 """
 
 import json
