@@ -75,6 +75,23 @@ def test_the_python_of_the_table_of_layers_runs():
     assert (names["second"][..., 3] == 0).all()
 
 
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_python_file_that_a_page_names_exists(page):
+    folders = ("benchmarks", "deploy", "docs", "examples", "export", "keras_selfattn", "serving", "tests")
+    there = [
+        f"/{path.relative_to(ROOT).as_posix()}" for name in folders for path in (ROOT / name).rglob("*.py")
+    ]
+    named = re.findall(r"`([\w./-]+\.py)`", (ROOT / page).read_text(encoding="utf-8"))
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in there)] == []
+
+
 def test_the_table_of_layers_names_each_of_them_and_the_tests_that_prove_it():
     text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
     layers = importlib.import_module("keras_selfattn.layers")
