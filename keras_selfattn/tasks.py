@@ -184,7 +184,7 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
 # On held-out rows two encoders were as good as one, or half a point better; each takes the same time again.
 _MEMBERS = {"members": 2}
 _OF_TABLES = {"separator": None, "has_header": True}
-_FRAME_COLUMNS = {"row_id": None, "time": None, "values": None, **_OF_TABLES}
+_FRAME_COLUMNS = {"row_id": None, "time": None, "time_format": None, "values": None, **_OF_TABLES}
 # If several tasks have the same ending, the first is the default.
 TASKS = (
     Task(

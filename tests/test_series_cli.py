@@ -2,6 +2,7 @@
 
 import csv
 import json
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -100,3 +101,42 @@ def test_a_run_of_a_table_is_measured_on_a_file_without_columns_as_its_windows_w
     assert [(row.shape, len(target)) for row, target in zip(rows.inputs, rows.targets, strict=True)] == [
         ((16, 1), 4)
     ] * 33
+
+
+GERMAN = "%d.%m.%Y %H:%M"
+
+
+@pytest.fixture
+def german(tmp_path):
+    """80 rising values, an hour apart over the end of a month, from the last to the first."""
+    path = tmp_path / "german.csv"
+    hours = [datetime(2024, 1, 30) + timedelta(hours=hour) for hour in range(80)]
+    lines = [f"{moment.strftime(GERMAN)},{hour}\n" for hour, moment in enumerate(hours)]
+    path.write_text("at,load\n" + "".join(reversed(lines)))
+    return path
+
+
+def test_times_that_are_not_read_and_a_format_without_a_column_are_refused_by_their_flag(german, tmp_path):
+    window = ["--task", "forecast", "--context", "8", "--horizon", "2", "--output", tmp_path / "run"]
+    for given, said in (
+        (["--time", "at"], "'at' in line 2 is no time that is read. Received '02.02.2024 07:00'"),
+        (["--time", "at", "--time-format", "%Y"], "'at' in line 2 is not of the format '%Y'"),
+        (["--time-format", GERMAN, "--values", "load"], "without that column: name it with `time` (--time)"),
+        (["--time", "at", "--time-format", "DD.MM"], "(--time-format) must be a format of"),
+    ):
+        done = asked("train", german, *window, *given)
+        assert done.exit_code == 1
+        assert said in " ".join(done.output.split())
+
+
+@pytest.mark.slow
+def test_the_format_of_the_times_goes_into_the_run_and_other_files_are_read_with_it(german, tmp_path):
+    run, window = tmp_path / "run", ["--context", "8", "--horizon", "2"]
+    times = ["--time", "at", "--time-format", GERMAN]
+    done = asked("train", german, "--task", "forecast", *times, *window, *SMALL, "--output", run)
+    assert done.exit_code == 0, done.output
+    assert json.loads((run / "config.json").read_text())["reading"]["time_format"] == GERMAN
+    rows = rows_for_run(run, german, {})
+    assert rows.inputs[0][:, 0].tolist() == list(range(8)), "the first hours, from the end of the file"
+    done = asked("evaluate", run, german)
+    assert done.exit_code == 0, done.output

@@ -92,8 +92,13 @@ _OF_TASKS = (
     Option(
         "--time",
         metavar="COLUMN",
-        help="Table's column that orders a series.",
+        help="Table's column that orders a series: numbers, or dates in ISO 8601.",
         without="the order of the file",
+    ),
+    Option(
+        "--time-format",
+        metavar="FORMAT",
+        help="Form of other dates in --time, as for Python's strptime: '%d.%m.%Y %H:%M'.",
     ),
     Option(
         "--values",

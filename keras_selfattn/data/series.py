@@ -12,15 +12,17 @@ import numpy as np
 from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.npz_files import read_arrays
+from keras_selfattn.data.plain_numbers import bare, number_of
 from keras_selfattn.data.separators import checked_separator
-from keras_selfattn.data.series_formats import read_delimited, read_frames, read_ts
+from keras_selfattn.data.series_formats import read_delimited, read_frames
+from keras_selfattn.data.ts_files import read_ts
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelReader, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
 # The command line's options, for arguments that have other names there.
-_FLAGS = {"row_id": " (--id)"}
+_FLAGS = {"row_id": " (--id)", "time_format": " (--time-format)"}
 
 
 def read_series(
@@ -29,16 +31,17 @@ def read_series(
     label: str | None = None,
     row_id: str | None = None,
     time: str | None = None,
+    time_format: str | None = None,
     values: str | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> LabelledRows:
     """Read series and the label of each.
 
-    - `.ts`, the form of the UEA and UCR archives: dimensions separated by ":", values by ",", "?" is missing,
-      the label last. Without time stamps.
-    - `.tsv` and `.txt`, UCR's older forms: the label, then the values, separated by tabs, blanks or commas;
-      NaN at the end pads shorter series.
+    - `.ts`, the form of the UEA and UCR archives, aeon and sktime: dimensions separated by ":", values by
+      ",", "?" is missing, the label last. Without time stamps. Rows must agree with the header.
+    - `.tsv` and `.txt`, UCR's older forms: the label, then the values, separated by tabs, semicolons, commas
+      or blanks; NaN at the end pads shorter series.
     - `.npz` with `x`, `[rows, length, features]` or `[rows, length]`, and `y`; with `lengths`, `[rows]`,
       if series are shorter. Pickled data is not read.
     - `.csv`, `.jsonl`, `.ndjson` with a frame on each line: a column identifies the series, the label is
@@ -48,15 +51,19 @@ def read_series(
         path: the file.
         label: a table's column with the labels; "label" if None.
         row_id: a table's column that identifies the series of a frame; "id" if None.
-        time: a table's column that orders the frames of a series; by default the order of lines.
+        time: a table's column that orders the frames of a series, by value or by date; by default the order
+            of lines.
+        time_format: the form of `time` for `datetime.strptime`, such as "%d.%m.%Y %H:%M"; by default numbers
+            or ISO 8601, with or without offsets.
         values: a table's columns with values, separated by commas; by default all others.
         separator: the separator of columns of a `.csv`, as for `records.iter_records`.
         has_header: False if the first line of a `.csv` is a row; its columns are then "1", "2", …
 
     Raises:
-        ConfigError: for a column, a separator or no header with a file that is not a table.
-        DataError: if the file is missing or of another kind, or does not hold labelled series; with the line
-            or row.
+        ConfigError: for a column, a separator or no header with a file that is not a table; for a
+            `time_format` without `time`.
+        DataError: if the file is missing or of another kind, or does not hold labelled series, or times
+            cannot be ordered; with the line or row.
 
     Example:
 
@@ -69,8 +76,8 @@ def read_series(
         ([(3, 2), (2, 2)], ['up', 'down'])
     """
     file = Path(path)
-    columns = {"label": label, "row_id": row_id, "time": time, "values": values}
-    series, labels, where = _read(file, columns, separator, has_header)
+    columns = {"label": label, "row_id": row_id, "time": time, "time_format": time_format, "values": values}
+    series, labels, where = _read(file, columns, separator, has_header, "labels")
     read = LabelReader()
     names = [_name(file, row, each, read) for row, each in enumerate(labels)]
     return LabelledRows(series, names, str(file), where)
@@ -82,6 +89,7 @@ def read_regression(
     label: str | None = None,
     row_id: str | None = None,
     time: str | None = None,
+    time_format: str | None = None,
     values: str | None = None,
     separator: str | None = None,
     has_header: bool = True,
@@ -99,8 +107,8 @@ def read_regression(
         ([(2, 1), (1, 1)], [[2.5], [4.0]])
     """
     file = Path(path)
-    columns = {"label": label, "row_id": row_id, "time": time, "values": values}
-    series, targets, where = _read(file, columns, separator, has_header)
+    columns = {"label": label, "row_id": row_id, "time": time, "time_format": time_format, "values": values}
+    series, targets, where = _read(file, columns, separator, has_header, "numbers")
     numbers = [_numbers(file, row, each) for row, each in enumerate(targets)]
     return LabelledRows(series, numbers, str(file), where)
 
@@ -110,6 +118,7 @@ def read_long_series(
     *,
     row_id: str | None = None,
     time: str | None = None,
+    time_format: str | None = None,
     values: str | None = None,
     separator: str | None = None,
     has_header: bool = True,
@@ -129,8 +138,8 @@ def read_long_series(
         [[[4.0], [5.0]]]
     """
     file = Path(path)
-    columns = {"row_id": row_id, "time": time, "values": values}
-    return _read(file, columns, separator, has_header, labelled=False).series
+    columns = {"row_id": row_id, "time": time, "time_format": time_format, "values": values}
+    return _read(file, columns, separator, has_header, None).series
 
 
 class _Series(NamedTuple):
@@ -146,34 +155,36 @@ def _read(
     columns: Mapping[str, str | None],
     separator: str | None,
     has_header: bool,
-    *,
-    labelled: bool = True,
+    targets: str | None,
 ) -> _Series:
-    """Return the content of a file; targets are required if `labelled`."""
+    """Return the content of a file with its "labels" or "numbers", or without."""
+    labelled = targets is not None
     ending = checked_ending(file, _ENDINGS)
     if ending not in _TABLES:
         _check_no_columns(file, columns)
         # Other files with columns need no option: their content shows the separator.
         checked_separator(file, separator, has_header, (".csv",))
     if ending == ".ts":
-        return _Series(*read_ts(file, labelled=labelled))
+        return _Series(*read_ts(file, targets))
     if ending in (".tsv", ".txt"):
         return _Series(*read_delimited(file))
     if ending == ".npz":
         return _Series(*_read_arrays(file, labelled=labelled))
     label = (columns["label"] or "label") if labelled else None
     values = columns["values"]
-    names = None if values is None else [name.strip() for name in values.split(",")]
+    names = None if values is None else [bare(name) for name in values.split(",")]
     asked = label, columns["row_id"], columns["time"], names
-    return _Series(*read_frames(file, *asked, separator=separator, has_header=has_header))
+    form = {"time_format": columns["time_format"], "separator": separator, "has_header": has_header}
+    return _Series(*read_frames(file, *asked, **form))
 
 
 def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
     """Raise ConfigError if a column is named for a file without columns."""
     for name, column in columns.items():
         if column is not None:
+            what = "is for the times" if name == "time_format" else "names a column"
             raise ConfigError(
-                f"`{name}`{_FLAGS.get(name, '')} names a column of a table, a file ending in "
+                f"`{name}`{_FLAGS.get(name, '')} {what} of a table, a file ending in "
                 f"{' or '.join(_TABLES)}. Received {column!r} for {file}: leave it out."
             )
 
@@ -209,12 +220,13 @@ def _name(file: Path, row: int, label: Any, read: LabelReader) -> str:
         raise DataError(f"{file}: row {row} (counted from 0) has several labels. Give one a row.")
     if label is None or label != label or not str(label).strip():  # noqa: PLR0124  NaN
         raise DataError(f"{file}: row {row} (counted from 0) has no label.")
-    return read(f"{file}: the label of row {row} (counted from 0)", label).strip()
+    return bare(read(f"{file}: the label of row {row} (counted from 0)", label))
 
 
 def _numbers(file: Path, row: int, target: Any) -> np.ndarray:
     try:
-        numbers = np.asarray("" if isinstance(target, bool) else target, dtype=np.float64).reshape(-1)
+        given = number_of(target) if isinstance(target, str) else target
+        numbers = np.asarray("" if isinstance(target, bool) else given, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         numbers = np.array([np.nan])
     if not np.isfinite(numbers).all():

@@ -1,60 +1,27 @@
-"""Series from text: the formats of the UEA and UCR archives, and tables with a frame on each line.
+"""Series from lines: UCR's older formats with a series on each, and tables with a frame on each.
 
 Axes: T (frames), F (features).
 
-Reference: http://www.timeseriesclassification.com, "ts file format"; Dau et al. 2019, "The UCR Time Series
-Archive".
+Reference: Dau et al. 2019, "The UCR Time Series Archive".
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.records import Record, iter_lines
+from keras_selfattn.data.plain_numbers import bare, is_number, number_of, values_of
+from keras_selfattn.data.records import Record
 from keras_selfattn.data.texts import read_columns
+from keras_selfattn.data.time_order import TimeColumn, check_time_format, read_times
+from keras_selfattn.data.ts_files import lines_with_text
 from keras_selfattn.errors import DataError
+from keras_selfattn.user_warnings import warn_user
 
-_MISSING = frozenset({"?", "nan", ""})
-
-
-def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str], list[int]]:
-    """Return the series `[T, F]` of a `.ts` file, their labels and lines; labels are needed if `labelled`.
-
-    Raises:
-        DataError: for an invalid file, with the line.
-    """
-    header: dict[str, str] = {}
-    series: list[np.ndarray] = []
-    labels: list[str] = []
-    where: list[int] = []
-    lines = ((number, line.strip()) for number, line in _lines(file))
-    lines = ((number, line) for number, line in lines if not line.startswith("#"))
-    for number, line in lines:
-        if line.startswith("@"):
-            tag, _, value = line[1:].partition(" ")
-            header[tag.lower()] = value.strip()
-            if tag.lower() == "data":
-                break
-            continue
-        raise DataError(f"{file}: line {number} comes before @data and is not a tag: {line[:40]!r}.")
-    else:
-        raise DataError(f"{file} has no @data: it is not a .ts file.")
-    has_label = _checked_header(file, header, labelled=labelled)
-    said, *known = header.get("classlabel", "").split() or ["false"]
-    known = known if said.lower() == "true" else []
-    for number, line in lines:
-        fields = line.split(":")
-        if has_label:
-            labels.append(fields.pop().strip())
-        series.append(_columns(f"{file}: line {number}", fields, series))
-        where.append(number)
-        if has_label:
-            _check_label(f"{file}: line {number}", labels[-1], known if labelled else [])
-    if not series:
-        raise DataError(f"{file} has no rows after @data.")
-    return series, labels, where
+_BLANKS = re.compile(" +")
 
 
 def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
@@ -65,92 +32,52 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
     Raises:
         DataError: for an invalid file, with the line.
     """
-    series, labels, where = [], [], []
-    for number, line in _lines(file):
-        # A value can be missing between separators, unless they are blanks.
-        sign = next((sign for sign in "\t;," if sign in line), None)
-        label, *values = (part.strip() for part in line.split(sign))
+    series, labels, where, widths = [], [], [], []
+    first_sign = None
+    for number, line in lines_with_text(file):
+        sign, (label, *values) = _parted(line)
+        first_sign = first_sign or sign
+        if sign not in (first_sign, None):
+            raise DataError(
+                f"{file}: line {number} is separated by {sign!r}, and lines before it by {first_sign!r}. "
+                "Write all lines alike."
+            )
         if not label:
             raise DataError(f"{file}: line {number} has no label before its values.")
         labels.append(_as_integer(label))
-        row = _values(f"{file}: line {number}", values)
+        row = values_of(f"{file}: line {number}", values)
         known = np.flatnonzero(~np.isnan(row))
         series.append(row[: known[-1] + 1 if len(known) else 0, None])
         where.append(number)
+        widths.append(len(values))
+    _warn_of_odd_width(file, where, widths)
     return series, labels, where
 
 
-def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bool:
-    """Return True if rows end with a label, or a number to predict."""
-    if header.get("timestamps", "false").lower() == "true":
-        raise DataError(
-            f"{file} has time stamps (@timeStamps true), which are not read. Write values at even distances."
+def _parted(line: str) -> tuple[str | None, list[str]]:
+    """Return the separator of a line, None for one without, and its parts."""
+    sign = next((sign for sign in "\t;," if sign in line), None)
+    if sign is not None:  # a value can be missing between these
+        return sign, [bare(part) for part in line.split(sign)]
+    parts = _BLANKS.split(bare(line))
+    return " " if len(parts) > 1 else None, parts
+
+
+def _warn_of_odd_width(file: Path, lines: Sequence[int], widths: Sequence[int]) -> None:
+    """Warn if one line has other values than all others have: series may differ, but it may be cut."""
+    (usual, count), *others = Counter(widths).most_common(2)
+    if len(others) == 1 and count == len(widths) - 1 > 1:
+        odd = next(place for place, width in enumerate(widths) if width != usual)
+        warn_user(
+            f"{file}: line {lines[odd]} has {widths[odd]} values where all others have {usual}. It is read "
+            "as it is: see whether the line is whole."
         )
-    has_label = any(header.get(tag, "").lower().startswith("true") for tag in ("classlabel", "targetlabel"))
-    if labelled and not has_label:
-        raise DataError(
-            f"{file} has neither @classLabel true nor @targetlabel true: its rows have no labels."
-        )
-    return has_label
-
-
-def _check_label(where: str, label: str, known: list[str]) -> None:
-    if not label:
-        raise DataError(f"{where} has no label after its last ':'.")
-    if known and label not in known:
-        raise DataError(
-            f"{where} has the label {label!r}. @classLabel says that they are {', '.join(known)}."
-        )
-
-
-def _columns(where: str, fields: list[str], before: list[np.ndarray]) -> np.ndarray:
-    """Return dimensions, each a string of values, as frames `[T, F]`; shorter ones end in NaN."""
-    if any("(" in field for field in fields):
-        raise DataError(f"{where} has time stamps, which are not read. Write values at even distances.")
-    columns = [_values(where, field.split(",")) for field in fields]
-    if before and before[0].shape[1] != len(columns):
-        raise DataError(f"{where} has {len(columns)} dimensions; the first row has {before[0].shape[1]}.")
-    found = np.full((max(map(len, columns), default=0), len(columns)), np.nan, np.float32)
-    for place, column in enumerate(columns):
-        found[: len(column), place] = column
-    return found
-
-
-def _values(where: str, values: list[str]) -> np.ndarray:
-    if len(values) == 1 and not values[0].strip():
-        return np.zeros(0, np.float32)
-    try:
-        found = np.array([np.nan if _is_missing(value) else float(value) for value in values], np.float64)
-    except ValueError:
-        wrong = next(value for value in values if not _is_missing(value) and not _is_number(value))
-        raise DataError(f"{where} has {wrong.strip()[:40]!r} in place of a number.") from None
-    return found.astype(np.float32)
-
-
-def _is_missing(value: str) -> bool:
-    return value.strip().lower() in _MISSING
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _as_integer(label: str) -> str:
-    if _is_number(label) and abs(float(label)) < 2**53 and float(label) == int(float(label)):
+    if is_number(label) and abs(float(label)) < 2**53 and float(label) == int(float(label)):
         return str(int(float(label)))
     return label
-
-
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield lines with their numbers, without blank ones."""
-    found = [(number, line) for number, line in iter_lines(file) if line.strip()]
-    if not found:
-        raise DataError(f"{file} is empty.")
-    return iter(found)
 
 
 def read_frames(
@@ -160,6 +87,7 @@ def read_frames(
     time: str | None,
     values: Sequence[str] | None,
     *,
+    time_format: str | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> tuple[list[np.ndarray], list[str], list[int | str]]:
@@ -170,14 +98,19 @@ def read_frames(
         label: column with the label, the same in all frames of a series; None to read no labels.
         row_id: column that identifies the series; "id" if None. Without labels it may be absent: then all
             frames are one series.
-        time: column that orders the frames: numbers by value, others (ISO dates) as text.
+        time: column that orders the frames, of numbers or dates, as for `time_order.read_times`. Steps that
+            are not the usual one are a warning.
         values: columns with values; by default all other columns.
+        time_format: the form of the times, as for `datetime.strptime`; numbers or ISO 8601 if None.
         separator: the separator of columns of a `.csv`.
         has_header: False if its first line is a row.
 
     Raises:
-        DataError: for a missing column, a value that is not a number, or labels that differ; with the line.
+        ConfigError: for a `time_format` without `time`, or one that loses a part of the times.
+        DataError: for a missing column, a value that is not a number, labels that differ, a time that cannot
+            be read, or two frames of one moment; with the line.
     """
+    check_time_format(time, time_format)
     told_by = row_id or "id"
     needed = row_id if label is None else told_by
     wanted = [name for name in (needed, time, label) if name is not None] + list(values or [])
@@ -186,50 +119,66 @@ def read_frames(
     values = values or [name for name in columns if name not in (told_by, time, label)]
     if not values:
         raise DataError(f"{file} has no column with values. Its columns are {', '.join(map(repr, columns))}.")
-    by_series: dict[str, list[Record]] = {}
-    for line, record in records:
-        by_series.setdefault(str(record.get(told_by, "")), []).append((line, record))
-    series, labels = [], []
-    for name, frames in by_series.items():
-        ordered = frames if time is None else sorted(frames, key=lambda frame: _moment(file, time, frame))
-        series.append(np.array([[_value(file, each, frame) for each in values] for frame in ordered]))
-        if label is not None:
-            labels.append(_label(file, label, name, frames))
-    return series, labels, [f"series {name!r}, line {frames[0][0]}" for name, frames in by_series.items()]
+    by_series: dict[str, list[int]] = {}
+    for row, record in enumerate(records):
+        by_series.setdefault(_series_of(file, told_by, record, told_by in columns), []).append(row)
+    labels = (
+        []
+        if label is None
+        else [_label(file, label, name, [records[row] for row in rows]) for name, rows in by_series.items()]
+    )
+    ordered = by_series
+    if time is not None:
+        lines, times = [line for line, _ in records], [record.get(time) for _, record in records]
+        ordered = _in_order(read_times(file, time, lines, times, time_format), by_series)
+    series = [
+        np.array([[_value(file, each, records[row]) for each in values] for row in rows])
+        for rows in ordered.values()
+    ]
+    return (
+        series,
+        labels,
+        [f"series {name!r}, line {records[rows[0]][0]}" for name, rows in by_series.items()],
+    )
 
 
-def _moment(file: Path, column: str, frame: Record) -> tuple[float, str]:
+def _in_order(times: TimeColumn, by_series: dict[str, list[int]]) -> dict[str, list[int]]:
+    found = {name: times.ordered(rows, name) for name, rows in by_series.items()}
+    if warning := times.gaps(found.values()):
+        warn_user(warning)
+    return found
+
+
+def _series_of(file: Path, column: str, frame: Record, has_column: bool) -> str:
+    """Return the name of a frame's series; "" in a file of one series."""
+    if not has_column:
+        return ""
     line, record = frame
     value = record.get(column)
-    if value is None or value == "":
-        raise DataError(f"{file}: line {line} has no {column!r}.")
-    try:
-        return float(value), ""
-    except (TypeError, ValueError):
-        return 0.0, str(value)
+    if value is None or value == "" or value != value:  # noqa: PLR0124  NaN, of JSON
+        raise DataError(f"{file}: line {line} has no {column!r}, so its series is unknown.")
+    return str(value)
 
 
 def _value(file: Path, column: str, frame: Record) -> float:
     line, record = frame
     value: Any = record.get(column)
-    if value is None or (isinstance(value, str) and value.strip().lower() in ("", "nan", "?")):
-        return float("nan")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
+    found = number_of(value)
+    if found is None:
         raise DataError(
             f"{file}: {column!r} in line {line} must be a number. Received {value!r}. Name the columns with "
             "values if others are left out."
-        ) from None
+        )
+    return found
 
 
 def _label(file: Path, column: str, name: str, frames: Sequence[Record]) -> Any:
     values = [record.get(column) for _, record in frames]
-    found = {"" if value is None else str(value).strip() for value in values}
+    found = {"" if value is None else bare(str(value)) for value in values}
     if len(found) != 1 or not min(found):
         shown = ", ".join(sorted(map(repr, found)))
         raise DataError(
             f"{file}: the series {name!r}, from line {frames[0][0]} on, must have one {column!r}, the same "
             f"in all its lines. It has {shown}."
         )
-    return values[0].strip() if isinstance(values[0], str) else values[0]
+    return bare(values[0]) if isinstance(values[0], str) else values[0]
