@@ -295,3 +295,40 @@ def test_a_season_as_long_as_the_longest_row_is_taken():
     rows = [np.arange(5.0) + shift for shift in range(4)]
     model.adapt(rows, [[row[-1] + 1] for row in rows])
     np.testing.assert_allclose(np.ravel(model.baselines(rows)["5 frames before"]), [0, 1, 2, 3], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((6, 1, 23), "rows of 1 frame, each of 23 features"),
+        ((6, 1, 2), "rows of 1 frame, each of 2 features"),
+        ((6, 3, 30), "rows of at most 3 frames, each of 30 features"),
+    ],
+)
+def test_a_first_fit_warns_of_channels_before_frames_with_the_axes_it_took(shape, said):
+    with pytest.warns(match=rf"\[rows, length, features\]: {said}.*`x.transpose\(0, 2, 1\)`") as caught:
+        models.SeriesClassifier(ATTENTION).adapt(np.ones(shape), ["a", "b"] * 3)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.slow
+def test_a_regressor_warns_of_its_axes_in_fit_and_not_in_each_prediction():
+    x, model = np.random.default_rng(0).normal(size=(6, 1, 5)), models.SeriesRegressor(SMALL)
+    model.compile()
+    with pytest.warns(match="rows of 1 frame, each of 5 features") as caught:
+        model.fit(x, range(6), epochs=1, verbose=0)
+    assert len(caught) == 1
+    assert model.predict(x, verbose=0).shape == (6, 1)
+    models.SeriesRegressor(SMALL).adapt(x.transpose(0, 2, 1), range(6))
+
+
+@pytest.mark.parametrize("shape", [(6, 1, 1), (6, 23), (6, 23, 1), (6, 3, 29), (6, 20, 12)])
+def test_rows_of_several_frames_or_one_feature_are_taken_as_they_are(shape):
+    models.SeriesClassifier(ATTENTION).adapt(np.ones(shape), ["a", "b"] * 3)
+
+
+def test_channels_of_several_lengths_are_refused_with_the_order_of_the_axes():
+    with pytest.raises(
+        DataError, match=r"Row 1 .* has 5 features a frame; the others have 3.*\[length, features\]"
+    ):
+        models.SeriesClassifier(ATTENTION).adapt([np.ones((2, 3)), np.ones((2, 5))], ["a", "b"])

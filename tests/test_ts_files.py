@@ -1,4 +1,4 @@
-"""`.ts` files of aeon and sktime, and UCR's lines, are read as they were written or refused with the place."""
+"""`.ts` files of aeon and sktime, and UCR's lines, are read as they were written, or refused by line."""
 
 import numpy as np
 import pytest

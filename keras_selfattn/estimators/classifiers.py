@@ -164,7 +164,8 @@ class SeriesClassifierEstimator(SeriesRows, ClassifierEstimator):
     """scikit-learn classifier of series of numbers: a `models.SeriesClassifier`.
 
     Rows are a table `[rows, length]` of one feature, an array `[rows, length, features]`, or a list of series
-    of any lengths. NaN is a missing value.
+    of any lengths. Arrays `[rows, channels, length]`, as in aeon and sktime, are given as
+    `x.transpose(0, 2, 1)`. NaN is a missing value.
 
     Args:
         width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, class_weight,

@@ -14,7 +14,8 @@ class SeriesRegressorEstimator(RegressorMixin, SeriesRows):
     """scikit-learn regressor of series of numbers: a `models.SeriesRegressor`.
 
     Rows are a table `[rows, length]` of one feature, an array `[rows, length, features]`, or a list of series
-    of any lengths. NaN is a missing value. Targets are one number a row, or several.
+    of any lengths. Arrays `[rows, channels, length]`, as in aeon and sktime, are given as
+    `x.transpose(0, 2, 1)`. NaN is a missing value. Targets are one number a row, or several.
 
     Args:
         width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, random_state,

@@ -21,7 +21,7 @@ from keras_selfattn.models.probabilities import Shares
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
-from keras_selfattn.models.series.series_inputs import are_series, as_series
+from keras_selfattn.models.series.series_inputs import are_series, as_series, warn_of_axes
 from keras_selfattn.models.series.wide_readout import fit_wide
 
 Tensor = Any
@@ -68,7 +68,7 @@ class SeriesModel(RawModel):
 
     Rows are arrays `[length, features]`, or `[length]` of one feature, in a list or as one array
     `[rows, length, features]` or `[rows, length]`. NaN is a missing value; frames of NaN at the end are
-    padding.
+    padding. Arrays `[rows, channels, length]`, as in aeon and sktime, are given as `x.transpose(0, 2, 1)`.
 
     Args:
         config: the model's settings; a `SeriesConfig` or the dict of one.
@@ -135,6 +135,7 @@ class SeriesModel(RawModel):
         if not any(lengths):
             raise DataError(f"The {len(lengths)} series hold no values: all of them are empty or missing.")
         self.num_features, self.longest = rows.inputs[0].shape[1], max(lengths)
+        warn_of_axes(self.longest, self.num_features)
 
     def _prepare(self, rows: Rows) -> None:
         self.core.get_layer("frames").learn(rows.inputs)

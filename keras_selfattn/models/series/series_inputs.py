@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.user_warnings import warn_user
 
 _FORMS = "[length, features], or [length] of one feature"
+# Rows with so many times more features than frames are more likely channels of values in time.
+_MANY = 10
 
 
 def are_series(x: Any) -> bool:
@@ -48,6 +51,21 @@ def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
     return [_of_width(place, row, width) for place, row in enumerate(found)]
 
 
+def warn_of_axes(longest: int, num_features: int) -> None:
+    """Warn, with the axes as they are understood, if rows have one frame of several features, or few of many.
+
+    Args:
+        longest: frames of the longest row.
+        num_features: features of a frame.
+    """
+    if num_features >= _MANY * longest or num_features > longest == 1:
+        frames = "1 frame" if longest == 1 else f"at most {longest} frames"
+        warn_user(
+            f"Series are read as [rows, length, features]: rows of {frames}, each of {num_features} features."
+            " If they are [rows, channels, length], as in aeon and sktime, give `x.transpose(0, 2, 1)`."
+        )
+
+
 def _row(place: int, row: Any) -> np.ndarray:
     try:
         values = np.asarray(row)
@@ -84,7 +102,7 @@ def _of_width(place: int, row: np.ndarray, width: int) -> np.ndarray:
     if row.shape[1] != width:
         raise DataError(
             f"Row {place} (counted from 0) has {row.shape[1]} features a frame; the others have {width}. "
-            "All series need the same features."
+            "All series need the same features, and their frames come first: [length, features]."
         )
     return row
 
