@@ -176,6 +176,7 @@ def test_forms_without_a_common_order_are_refused_with_both_lines(times, said):
         (["1.1.24 12:00 PM", "1.1.24 12:00 AM"], "%d.%m.%y %I:%M %p", [1, 0]),
         (["27.10.2024 02:00 +0100", "27.10.2024 02:30 +0200"], "%d.%m.%Y %H:%M %z", [1, 0]),
         (["0.000002", "0.0000015", "0.000001"], "%S.%f", None),
+        (["0.2", "0.15", "0.000001"], "%S.%f", [2, 1, 0]),
         ([20240125, 20230126], "%Y%d%m", None),
         ([20240112, 20231212], "%Y%m%d", [1, 0]),
     ],
@@ -261,7 +262,12 @@ def test_an_hour_that_repeats_without_offsets_asks_for_them():
     hours = [(start + timedelta(hours=n)).astimezone(BERLIN).strftime("%Y-%m-%d %H:%M") for n in range(30)]
     with pytest.raises(DataError, match=r"line 4 and line 5 .*'2024-10-27 02:00'.* needs offsets, as in"):
         order_of(hours)
-    for twice in (["2024-10-27 02:00"] * 2, ["2024-10-27"] * 2, [*hours[:3], *hours[:3]]):
+    for twice in (
+        ["2024-10-27 02:00"] * 2,
+        ["2024-10-27"] * 2,
+        [*hours[:3], *hours[:3]],
+        [*hours[5:], hours[7], hours[9]],
+    ):
         with pytest.raises(DataError) as refused:
             order_of(twice)
         assert "offsets" not in str(refused.value)

@@ -20,8 +20,8 @@ _ISO = re.compile(
     r"([0-9]{4}-?(?:[0-9]{2}(?:-?[0-9]{2})?|W[0-9]{2}(?:-?[0-9])?))"
     r"(?:[T ]([0-9]{2}(?::?[0-9]{2}){0,2})(?:[.,]([0-9]{1,99}))? ?(Z|[+-][0-9]{2}(?::?[0-9]{2}){0,2})?)?"
 )
-# Whole numbers that are dates if all of a column are, by their digits.
-_COMPACT = {6: "%Y%m", 8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+# Digits of whole numbers that are dates if all of a column are: to the month, day, minute or second.
+_COMPACT = (6, 8, 12, 14)
 _READ = "numbers, and ISO 8601 such as 2024-01-25, 2024-01-25 09:30:00.5 or 2024-01-25T09:30+02:00"
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _START = datetime(1, 1, 1)
@@ -309,11 +309,12 @@ def _exact(text: str) -> int | float | Decimal | None:
 def _compact_dates(values: Sequence[Any]) -> list[_Instant] | None:
     """Return the dates of whole numbers such as 20240125; None unless all of them are dates."""
     texts = [str(value) for value in values]
-    form = _COMPACT.get(len(texts[0]))
-    if form is None or any(len(text) != len(texts[0]) or not text.isdecimal() for text in texts):
+    digits = len(texts[0])
+    if digits not in _COMPACT or any(len(text) != digits or not text.isdecimal() for text in texts):
         return None
+    found = [f"{text}01" if digits == 6 else f"{text[:8]}T{text[8:] or '00'}" for text in texts]
     try:
-        return [_Instant(datetime.strptime(text, form)) for text in texts]
+        return [_Instant(datetime.fromisoformat(each)) for each in found]
     except ValueError:
         return None
 
