@@ -173,6 +173,15 @@ def test_windows_hold_every_stretch_with_what_comes_next():
     assert [target.tolist() for target in holes.targets] == [[2], [4], [5], [6]]
 
 
+def test_an_infinite_value_is_no_missing_one():
+    series = [np.arange(9.0), np.stack([np.arange(9.0), np.ones(9)], axis=1)]
+    series[1][8, 0] = np.inf
+    with pytest.raises(
+        DataError, match=r"series 1 \(counted from 0\) has an infinite value in frame 8, feature 0"
+    ):
+        cut_windows(series, 3, 2)
+
+
 def test_windows_are_held_out_by_time_and_nothing_held_out_was_seen():
     windows = cut_windows([np.arange(50.0), 100 + np.arange(40.0), 200 + np.arange(7.0)], 4, 3)
     kept, held = windows.split(0.2, seed=0)

@@ -67,7 +67,7 @@ def cut_windows(
 
     Raises:
         ConfigError: for a context or horizon below 1.
-        DataError: if no series is as long as both together.
+        DataError: if no series is as long as both together, or a value is infinite.
 
     Example:
 
@@ -84,6 +84,7 @@ def cut_windows(
         frames = np.asarray(one)
         frames = frames[:, None] if frames.ndim == 1 else frames
         lengths.append(len(frames))
+        _check_finite(frames, f"{source}: series {number} (counted from 0)")
         for start in range(len(frames) - context - horizon + 1):
             end = start + context
             target = frames[end : end + horizon, 0].astype(np.float64)
@@ -97,3 +98,13 @@ def cut_windows(
             f"has {max(lengths, default=0)}. Give a shorter context or horizon, or longer series."
         )
     return Windows(inputs, targets, source, places=places, horizon=horizon)
+
+
+def _check_finite(frames: np.ndarray, where: str) -> None:
+    """Raise DataError for an infinite value, which as a target would be left out like a missing one."""
+    infinite = np.argwhere(np.isinf(frames)) if frames.dtype.kind == "f" else ()
+    if len(infinite):
+        frame, feature = infinite[0].tolist()
+        raise DataError(
+            f"{where} has an infinite value in frame {frame}, feature {feature}. Write missing ones as NaN."
+        )
