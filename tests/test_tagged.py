@@ -53,14 +53,88 @@ def test_conllu_has_several_columns_of_labels(write, column, labels):
 
 @pytest.mark.parametrize("name", ["a.conll", "a.txt"])
 def test_columns_have_the_token_first_and_the_label_last(write, name):
-    content = (
-        "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n# NN I-NP O\n\n \nNew York\tX\tB-LOC\na\u00a0b\tY\u2028Y"
-    )
+    content = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n# NN I-NP O\n\n \nNew  NNP B-NP  B-LOC \n"
     if name == "a.txt":
         content = content.replace("\n", "\r\n")
     rows = read_tagged(write(name, content))
-    assert rows.inputs == [["EU", "#"], ["New York", "a\u00a0b"]]
-    assert rows.targets == [["B-ORG", "O"], ["B-LOC", "Y\u2028Y"]]
+    assert rows.inputs == [["EU", "#"], ["New"]]
+    assert rows.targets == [["B-ORG", "O"], ["B-LOC"]]
+
+
+def read(write, content, name="a.conll"):
+    """Return the rows of a file as texts, "token/label" of each token."""
+    rows = read_tagged(write(name, content))
+    pairs = zip(rows.inputs, rows.targets, strict=True)
+    return [["/".join(pair) for pair in zip(*row, strict=True)] for row in pairs]
+
+
+@pytest.mark.parametrize(
+    "comments",
+    [
+        "# id 0001 domain=train",
+        "# id 0001\tdomain=train",
+        "# newdoc",
+        "# newdoc id = weblog-1\n# sent_id = 1\n# text = Ada wrote it.",
+        "#begin document (bc/cctv/00); part 000",
+        "#",
+        "#comment",
+        "-DOCSTART-",
+        "-DOCSTART- (1 EU)",
+        "-DOCSTART-\tO\n",
+    ],
+)
+@pytest.mark.parametrize("middle", ["", "_ _ "])
+def test_comments_before_a_row_are_no_tokens(write, comments, middle):
+    body = "".join(f"{comments}\nAda {middle}B-PER\nwrote {middle}O\n\n" for _ in range(2))
+    wanted = [["Ada/B-PER", "wrote/O"]] * 2
+    assert read(write, body) == wanted
+    assert read(write, body.replace(f" {middle}B-", "\tB-").replace(f" {middle}O", "\tO")) == wanted
+
+
+@pytest.mark.parametrize("last", ["#end document", "\n#end document", "#end document\n"])
+@pytest.mark.parametrize("label", ["B-PER", "PROPN"])
+def test_comments_behind_a_row_are_no_tokens(write, last, label):
+    assert read(write, f"#begin document (a)\nAda {label}\n{last}") == [[f"Ada/{label}"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("# O\nAda B-PER", [["#/O", "Ada/B-PER"]]),
+        ("Ada B-PER\n\n#tag O", [["Ada/B-PER"], ["#tag/O"]]),
+        ("#tag B-NEW\nAda B-PER\nx O", [["#tag/B-NEW", "Ada/B-PER", "x/O"]]),
+        ("# SYM\na DET\n# SYM\nb NOUN", [["#/SYM", "a/DET", "#/SYM", "b/NOUN"]]),
+        ("a DET\n#b HT\nc DET\n\n#b HT\nd DET", [["a/DET", "#b/HT", "c/DET"], ["#b/HT", "d/DET"]]),
+        ("#a O\n#b O", [["#a/O", "#b/O"]]),
+        ("# text O O O\n#a O\nb O", [["#a/O", "b/O"]]),
+        ("-DOCSTART-x O\n-DOCSTART- O\na O", [["-DOCSTART-x/O"], ["a/O"]]),
+    ],
+)
+def test_a_token_may_begin_with_the_sign_of_a_comment(write, content, wanted):
+    assert read(write, content) == wanted
+
+
+BLANK_OR_NOT = ["\xa0", "\u2009", "\x85", "\u2028", "\u3000", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x1f"]
+
+
+@pytest.mark.parametrize("sign", BLANK_OR_NOT)
+@pytest.mark.parametrize("between", [" ", "\t", " \t "])
+def test_blank_and_tab_alone_separate_columns(write, sign, between):
+    lines = [f"a{sign}b{between}X", f"{sign}c{sign}{between}Y{sign}", f"{sign}{between}Y"]
+    wanted = [[f"a{sign}b/X", f"{sign}c{sign}/Y{sign}", f"{sign}/Y"]]
+    assert read(write, "\n".join(lines)) == wanted
+    rows = "".join(
+        f"{number}\t{token}\t_\t{label}" + "\t_" * 6 + "\n"
+        for number, token, label in ((1, f"{sign}10{sign}000", "NUM"), (2, "x", f"X{sign}"))
+    )
+    assert read(write, rows, "a.conllu") == [[f"{sign}10{sign}000/NUM", f"x/X{sign}"]]
+
+
+def test_with_tabs_a_token_and_a_label_may_have_blanks(write):
+    assert read(write, "New York\tB-Place Name\nis\tO\n \t\nyes\tO\n") == [
+        ["New York/B-Place Name", "is/O"],
+        ["yes/O"],
+    ]
 
 
 def test_json_lines_hold_lists_of_tokens_and_labels(write):
@@ -83,8 +157,36 @@ def test_json_lines_hold_lists_of_tokens_and_labels(write):
         ("a.conllu", CONLLU.replace("n't\tnot", "\tnot"), "line 5 has no token"),
         ("a.conllu", "# nothing\n\n", "a.conllu holds no tokens"),
         ("a.conll", "a X\n\nb\n", "a.conll: line 3 has one column, 'b'"),
-        ("a.conll", "a X\nb\t\n", "line 2 has no label"),
-        ("a.conll", "a X\n\tY\n", "line 2 has no token"),
+        ("a.conll", "a\tX\nb\t\n", "line 2 has no label"),
+        ("a.conll", "a\tX\n\tY\n", "line 2 has no token"),
+        (
+            "a.conll",
+            "a b\tX\nb Y\n",
+            "line 2 has blanks between its columns, and line 1 has a tab. Separate the columns of all lines",
+        ),
+        (
+            "a.conll",
+            "Bob -X- _ B-Person Name\nmet -X- _ O\nher -X- _ O\n",
+            "line 1, 'Bob -X- _ B-Person Name', has 5 columns between blanks, where most lines have 4. "
+            "Separate columns by tabs",
+        ),
+        ("a.conll", "a\tX\nb\tX\tY\nc\tX", r"line 2, .*, has 3 columns between tabs, where most .* 2\. Give"),
+        ("a.conll", "a X\n# b c\nd X", "line 2, '# b c', has 3 columns .* A comment stands before the first"),
+        ("a.conll", "a X\n#b\nd X", "line 2, '#b', has 1 columns .* A comment stands before the first"),
+        ("a.conll", "#b HT\na X", "line 1, '#b HT', begins with '#' and has 2 columns, .* the label 'HT'"),
+        ("a.conll", "a X\n\n\u00a0\nb X", r"line 3 has one column, '\\xa0'"),
+        ("a.conll", "a\nb\n", "line 1 has one column, 'a'"),
+        ("a.conll", "a X\rb Y\n", "line 1 holds a carriage return"),
+        ("a.conllu", CONLLU.replace("\n", "\r"), "line 1 holds a carriage return"),
+        ("a.conll", "# a\n", "line 1, '# a', begins with '#'"),
+        ("a.conll", "#a\n", "holds no tokens"),
+        ("a.txt", "B-PER\tAda\nO\twrote\n", "the first column holds labels of spans, such as 'B-PER'"),
+        (
+            "a.conll",
+            "1\tAda\t_\tPROPN\n2\ts\t_\tPART\n\n1-2\tx\t_\tX\n1\tx\t_\tX\n",
+            "the first column counts",
+        ),
+        ("a.conllu", CONLLU + "\n\u00a0\n", "line 11 has 1 columns between tabs"),
         ("a.conll", b"a X\n\xff Y\n", "is not UTF-8: byte 0xff in line 2"),
         ("a.conll", "", "is empty"),
         ("a.jsonl", '{"tokens": ["a"], "labels": ["x", "y"]}', "line 1 has 1 'tokens' and 2 'labels'"),

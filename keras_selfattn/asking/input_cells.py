@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,12 @@ def _tokens_input(signature: Signature) -> str | None:
 
 
 def _tokens(value: Any, where: str) -> list[str]:
-    """Return the tokens of a row from a list, a list as JSON, or a text that is split at blanks."""
+    """Return the tokens of a row from a list, a list as JSON, or a text that is split at blanks and tabs."""
     if isinstance(value, str):
         try:
-            value = json.loads(value) if value.startswith("[") else value.split()
+            value = json.loads(value) if value.startswith("[") else _split(value)
         except ValueError:
-            value = value.split()
+            value = _split(value)
     if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
         raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
     if "" in value:
@@ -133,6 +134,11 @@ def _tokens(value: Any, where: str) -> list[str]:
             f"{where} has an empty token, which is padding: leave it out. Received {value!r:.60}."
         )
     return value
+
+
+def _split(text: str) -> list[str]:
+    # As in files of tokens: any other blank, such as U+00A0 in "10 000", is part of a token.
+    return [token for token in re.split(r"[ \t\r\n]+", text) if token]
 
 
 def _content(file: Path, where: str) -> bytes:

@@ -8,13 +8,18 @@ from keras_selfattn.data.records import iter_lines
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import LabelList
 
-_LABEL = re.compile(r"(?<!\S)__label__(\S*)\s*")
+# fastText's own separators of words; any other blank, such as U+00A0, is part of a word.
+_BLANKS = " \t\v\f\r\0"
+_LABEL = re.compile(rf"(?<![^{_BLANKS}])__label__([^{_BLANKS}]*)[{_BLANKS}]*")
 
 
 def read_fasttext(path: str | Path) -> LabelledRows:
     """Read the lines of a `.txt` file such as `__label__+ a good film`; blank lines are skipped.
 
-    If a line has several labels, all rows can have any number of them.
+    Words stand between blanks, tabs, vertical tabs, form feeds, carriage returns and NUL, as for fastText. If
+    a line has several labels, all rows can have any number of them.
+
+    Reference: github.com/facebookresearch/fastText, src/dictionary.cc, `Dictionary::readWord`.
 
     Raises:
         DataError: if the file is missing, empty or not UTF-8, or a line has no label or an empty one; with
@@ -32,7 +37,7 @@ def read_fasttext(path: str | Path) -> LabelledRows:
     """
     texts, labels, lines = [], [], []
     for number, line in iter_lines(path):
-        if not line.strip():
+        if not line.strip(_BLANKS):
             continue
         names = _LABEL.findall(line)
         if not names or not all(names):
@@ -40,7 +45,7 @@ def read_fasttext(path: str | Path) -> LabelledRows:
                 f"{path}: line {number} has no label. In fastText's form a line begins with __label__NAME, "
                 f"then the text. Received {line[:60]!r}. Tokens are read with --task tokens."
             )
-        texts.append(_LABEL.sub("", line).strip())
+        texts.append(_LABEL.sub("", line).strip(_BLANKS))
         labels.append(LabelList(dict.fromkeys(names)))
         lines.append(number)
     if not texts:

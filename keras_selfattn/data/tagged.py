@@ -1,13 +1,14 @@
 """Rows of tokens with a label each, from CoNLL-U, columns of tokens and labels, and JSON Lines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import iter_lines
 from keras_selfattn.data.texts import read_columns
+from keras_selfattn.data.token_columns import BLANKS, Token, column_rows, is_empty, token_lines
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelReader
 
@@ -17,14 +18,6 @@ _CONLLU_WIDTH = 10
 _FORM = 1
 
 
-class _Token(NamedTuple):
-    """A token with its label and their line."""
-
-    line: int
-    text: str
-    label: str
-
-
 def read_tagged(
     path: str | Path, text: str | None = None, label: str | None = None, column: str | None = None
 ) -> LabelledRows:
@@ -32,8 +25,10 @@ def read_tagged(
 
     A `.conllu` file has ten columns (Universal Dependencies): ranges ("3-4"), empty nodes ("8.1") and
     comments are left out. A `.conll` or `.txt` file has the token in the first column and its label in the
-    last, separated by tabs or blanks; "-DOCSTART-" is not a token. In both an empty line ends a row. A
-    `.jsonl` or `.ndjson` file has a list of tokens and a list of labels on each line.
+    last, and the same number of columns in all lines, separated by tabs or, in a file without tabs, by
+    blanks. A line whose first column is "-DOCSTART-" begins a document, and one that begins with "#" and is
+    no token, before or behind the tokens of a row, is a comment. In both an empty line ends a row. A `.jsonl`
+    or `.ndjson` file has a list of tokens and a list of labels on each line.
 
     Args:
         path: the file.
@@ -70,10 +65,17 @@ def _conllu(file: Path, text: str, label: str, column: str) -> LabelledRows:
     if column not in _CONLLU_COLUMNS:
         known = ", ".join(_CONLLU_COLUMNS)
         raise ConfigError(f"`column` must be one of {known}. Received {column!r}.")
-    return _rows(file, lambda line, content: _conllu_token(file, line, content, column))
+    return _rows(file, list(_conllu_rows(file, column)))
 
 
-def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | None:
+def _conllu_rows(file: Path, column: str) -> Iterator[list[Token]]:
+    for empty, lines in groupby(token_lines(file), lambda line: is_empty(line[1])):
+        found = [] if empty else [_conllu_token(file, *line, column) for line in lines]
+        if row := [token for token in found if token is not None]:
+            yield row
+
+
+def _conllu_token(file: Path, line: int, content: str, column: str) -> Token | None:
     """Return the token of a line; None for a comment, a range or an empty node."""
     if content.startswith("#"):
         return None
@@ -89,51 +91,25 @@ def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | 
         )
     if mark:
         return None
-    label = fields[_CONLLU_COLUMNS[column]].strip()
+    label = fields[_CONLLU_COLUMNS[column]].strip(BLANKS)
     # "No features" is a label; in other columns "_" means that there is no annotation.
     if label == "_" and column != "feats":
         raise DataError(f"{file}: the token in line {line} has no {column} ('_'). Choose another column.")
-    return _Token(line, fields[_FORM], label)
+    return Token(line, fields[_FORM], label)
 
 
 def _columns(file: Path, text: str, label: str, column: str) -> LabelledRows:
-    return _rows(file, lambda line, content: _columns_token(file, line, content))
+    return _rows(file, column_rows(file))
 
 
-def _columns_token(file: Path, line: int, content: str) -> _Token | None:
-    if content.startswith("-DOCSTART-"):
-        return None
-    fields = content.split("\t") if "\t" in content else content.split()
-    if len(fields) < 2:
-        raise DataError(
-            f"{file}: line {line} has one column, {content!r:.60}. Give a token, a tab or blank, and its "
-            "label; an empty line between rows."
-        )
-    return _Token(line, fields[0].strip(), fields[-1].strip())
-
-
-def _rows(file: Path, token_of: Callable[[int, str], _Token | None]) -> LabelledRows:
-    """Return the rows of a file with one token on each line and an empty line between rows."""
-    rows = list(_between_blanks(file, token_of))
+def _rows(file: Path, rows: list[list[Token]]) -> LabelledRows:
+    """Return rows of tokens, none of which may lack its text or label."""
     for token in (token for row in rows for token in row):
         if not token.text or not token.label:
             missing = "label" if token.text else "token"
             raise DataError(f"{file}: line {token.line} has no {missing}.")
     inputs, targets = ([[each[place] for each in row] for row in rows] for place in (1, 2))
     return LabelledRows(inputs, targets, str(file), [row[0].line for row in rows])
-
-
-def _between_blanks(file: Path, token_of: Callable[[int, str], _Token | None]) -> Iterator[list[_Token]]:
-    row: list[_Token] = []
-    for line, content in iter_lines(file):
-        token = token_of(line, content) if content.strip() else None
-        if token is not None:
-            row.append(token)
-        elif not content.strip() and row:
-            yield row
-            row = []
-    if row:
-        yield row
 
 
 def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:

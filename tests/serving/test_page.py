@@ -116,6 +116,9 @@ def test_tokens_have_their_labels(opened):
     assert tokens.locator(".token").all_inner_texts() == ["New York"]
     _, python, _ = curl_shown(page)
     assert python_answer(python)["label"].tolist() == [["NAME", "O", "O"], ["NAME", "", ""]]
+    page.get_by_label("Tokens", exact=True).fill("  10\u00a0000\tmen\u2009 ")
+    expect(page.locator(".rows tbody tr")).to_have_count(1)
+    assert tokens.locator(".token").all_text_contents() == ["10\u00a0000", "men\u2009"]
 
 
 def test_a_series_is_typed_opened_or_drawn(opened, tmp_path):

@@ -23,9 +23,11 @@ from serving_texts import stock_texts
 from stock_serving import StockServing, StockSignature
 
 from keras_selfattn.asking import answer_values, exit_status
+from keras_selfattn.asking.input_cells import input_value
 from keras_selfattn.cli import query
 from keras_selfattn.cli.main import main
 from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Signature, TensorSpec
 
 
 @pytest.fixture
@@ -63,6 +65,22 @@ def test_texts_are_answered_in_a_table(texts):
         ["a", "short", "70.0%"],
         ["quite long", "long", "70.0%"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (" Ada  wrote\tit ", ["Ada", "wrote", "it"]),
+        ("10\u00a0000 a\u2009b\u0085 \u2028 c\vd", ["10\u00a0000", "a\u2009b\u0085", "\u2028", "c\vd"]),
+        ("two\r\nlines\n", ["two", "lines"]),
+        ("[a b\u00a0c", ["[a", "b\u00a0c"]),
+        ('["New York"]', ["New York"]),
+        ("", []),
+    ],
+)
+def test_blank_tab_and_line_end_alone_separate_tokens(text, wanted):
+    tokens = Signature({"tokens": TensorSpec("string", (None, None))}, {})
+    assert input_value(tokens, "tokens", text, "row 0") == wanted
 
 
 def test_standard_input_is_answered_line_by_line(texts):

@@ -3,6 +3,9 @@
 import { element, field } from "../dom.js";
 
 const PADDING = ""; // rows of one call have one length
+// Other blanks, such as U+00A0 in "10 000", are part of a token.
+const BETWEEN = /[ \t\r]+/;
+const AROUND = /^[ \t\r]+|[ \t\r]+$/g;
 
 /**
  * @param {{input: string}} way
@@ -18,7 +21,7 @@ export function tokensInput(way, onChange) {
     read() {
       const rows = area.value
         .split("\n")
-        .map((line) => line.trim())
+        .map((line) => line.replace(AROUND, ""))
         .filter(Boolean)
         .map(tokensOf);
       const longest = Math.max(0, ...rows.map((row) => row.length));
@@ -42,12 +45,12 @@ export function tokensInput(way, onChange) {
 }
 
 function tokensOf(line, index) {
-  if (!line.startsWith("[")) return line.split(/\s+/);
+  if (!line.startsWith("[")) return line.split(BETWEEN);
   let row;
   try {
     row = JSON.parse(line);
   } catch {
-    return line.split(/\s+/);
+    return line.split(BETWEEN);
   }
   if (!row.every((token) => typeof token === "string" && token !== "")) {
     throw new Error(`Line ${index + 1} must be a list of strings that are not empty.`);
