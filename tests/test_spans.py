@@ -1,16 +1,21 @@
 """Figures of labellers: of spans by hand and against seqeval, of tokens against scikit-learn."""
 
 import itertools
+import json
 import random
+import re
 
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.cli.report_tables import print_report
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.metrics.positions import labelling_report, span_report, spans
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.models.tokens.span_labels import all_may_follow, mark_spans, may_follow
+from keras_selfattn.models.tokens.span_labels import all_may_follow, may_follow
+from keras_selfattn.report.results import answers_section
+from keras_selfattn.span_schemes import SpanScheme, scheme_of, why_no_scheme
 
 LABELS = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("LOC", "PER", "x-y"))]
 
@@ -69,20 +74,261 @@ def test_figures_are_those_of_seqeval_on_random_labels():
         np.testing.assert_allclose((report.precision, report.recall, report.f1), micro[:3])
 
 
+BILOU = [{"E": "L", "S": "U"}.get(label[0], label[0]) + label[1:] for label in LABELS]
+
+
+def random_rows(draw, labels):
+    """Return true and answered labels of some rows, 7 of 10 alike."""
+    lengths = [draw.randint(0, 9) for _ in range(draw.randint(1, 5))]
+    true = [draw.choices(labels, k=length) for length in lengths]
+    return true, [
+        [label if draw.random() < 0.7 else draw.choice(labels) for label in labels_of_row]
+        for labels_of_row in true
+    ]
+
+
+def test_figures_of_bilou_are_those_of_seqeval_on_iobes_and_in_its_strict_mode():
+    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    bilou = pytest.importorskip("seqeval.scheme").BILOU
+    draw = random.Random(1)
+    other = dict(zip(BILOU, LABELS, strict=True))
+    for _ in range(30):
+        true, found = random_rows(draw, BILOU)
+        iobes = [[[other[label] for label in row] for row in rows] for rows in (true, found)]
+        assert [spans(row) for row in true] == [spans(row) for row in iobes[0]]
+        wanted = seqeval.precision_recall_fscore_support(*iobes, average="micro", zero_division=0)
+        report = span_report(true, found)
+        np.testing.assert_allclose((report.precision, report.recall, report.f1), wanted[:3])
+    whole = [*valid_rows(["B-A", "I-A", "L-A", "U-B", "O"], 4, "BILOU")]
+    true, found = whole, draw.sample(whole, len(whole))
+    wanted = seqeval.f1_score(list(map(list, true)), list(map(list, found)), mode="strict", scheme=bilou)
+    assert span_report(true, found).f1 == pytest.approx(wanted)
+
+
+def test_figures_of_iob1_are_those_of_seqeval_in_its_strict_mode():
+    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    iob1 = pytest.importorskip("seqeval.scheme").IOB1
+    true = list(map(list, valid_rows(["B-A", "I-A", "I-B", "O"], 4, "IOB1")))
+    found = random.Random(2).sample(true, len(true))
+    wanted = seqeval.f1_score(true, found, mode="strict", scheme=iob1)
+    assert span_report(true, found).f1 == pytest.approx(wanted)
+
+
+def test_figures_with_an_underscore_and_without_a_kind():
+    """The former are seqeval's with "-"; the latter its own, which calls the kind "_" as well."""
+    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    draw = random.Random(3)
+    names = ["O", *(f"{mark}_{kind}" for mark in "BI" for kind in ("a-b", "c"))]
+    for _ in range(20):
+        true, found = random_rows(draw, names)
+        dashed = [[[label.replace("_", "-") for label in row] for row in rows] for rows in (true, found)]
+        wanted = seqeval.precision_recall_fscore_support(*dashed, average="micro", zero_division=0)
+        report = span_report(true, found, SpanScheme("_"))
+        np.testing.assert_allclose((report.precision, report.recall, report.f1), wanted[:3])
+        bare = draw.choices("BIO", k=7)
+        wanted = [(kind, start, last + 1) for kind, start, last in seqeval.get_entities(bare)]
+        assert spans(bare, SpanScheme("")) == wanted
+
+
 @pytest.mark.parametrize(
-    ("labels", "wanted"),
+    ("names", "true", "found"),
     [
-        (LABELS, True),
-        (["O", "B-A"], True),
-        (["O"], False),
-        (["NOUN", "O"], False),
-        (["B-A", "I-A"], False),
-        (["O", "B-"], False),
-        (["O", "B"], False),
+        ("B-A I-A", "B-A I-A B-A I-A", "B-A I-A B-A B-A"),
+        ("B-A I-A L-A U-A O", "B-A L-A O U-A", "B-A L-A O O"),
+        ("B_A I_A O", "B_A I_A O B_A", "B_A I_A O O"),
+        ("B I O", "B I O B", "B I O O"),
+        ("B I L U O", "B L O U", "B L U O"),
     ],
 )
-def test_spans_are_known_by_their_labels(labels, wanted):
-    assert mark_spans(labels) is wanted
+def test_the_report_counts_the_spans_of_each_scheme(names, true, found):
+    """By hand: of two true spans the first is answered, the second is not or in two halves, or shifted."""
+    report = labelling_report(names.split(), [true.split()], [found.split()], np.ones(4))
+    assert report.spans is not None
+    assert report.spans.recall == 0.5
+    answered = {"B-A I-A B-A B-A": 3, "B L U O": 2}.get(found, 1)
+    assert report.spans.precision == 1 / answered
+
+
+def test_the_reason_without_spans_is_a_line_of_the_terminal_and_a_sentence_of_the_page(capsys):
+    def said(*labels):
+        report = labelling_report(labels, [labels], [labels], np.ones(len(labels)))
+        print_report(report, "test")
+        printed = " ".join(capsys.readouterr().out.split())
+        sentences = [block for block in answers_section(report, "test").blocks if isinstance(block, str)]
+        return printed.count("No figures of spans"), "'[X]' is neither" in printed, sentences
+
+    printed, named, sentences = said("O", "B-A", "[X]")
+    assert (printed, named) == (1, True)
+    assert any(each.startswith("There are no figures of spans: the label '[X]'") for each in sentences)
+    for labels in (("NOUN", "VERB"), ("O", "B-A")):
+        printed, _, sentences = said(*labels)
+        assert printed == 0
+        assert not any("spans:" in each for each in sentences)
+
+
+def test_an_unknown_label_counts_as_a_span_that_was_missed():
+    report = span_report([["B-A", "X"]], [["B-A", "O"]])
+    assert (report.precision, report.recall) == (1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "separator"),
+    [
+        (LABELS, "-"),
+        (BILOU, "-"),
+        (["O", "B-A"], "-"),
+        (["O", "I-A"], "-"),
+        (["O", "U-A"], "-"),
+        (["B-A", "I-A"], "-"),
+        (["B-A", "L-A", "U-B"], "-"),
+        (["O", "B_A", "I_A"], "_"),
+        (["B_A-b", "I_A-b"], "_"),
+        (["O", "B-a_b", "I-a_b"], "-"),
+        (["O", "B", "I"], ""),
+        (["O", "B", "I", "L", "U"], ""),
+        (["O", "B", "E", "S"], ""),
+        (["O"], None),
+        ([], None),
+        (["NOUN", "O"], None),
+        (["O", "B-"], None),
+        (["O", "B-A", "I_A"], None),
+        (["O", "B-A", "I"], None),
+        (["O", "b-A", "i-A"], None),
+        (["B-1", "B-2"], None),
+        (["I-A", "I-B"], None),
+        (["E-mail", "S-Bahn"], None),
+        (["O", "B"], None),
+        (["B", "I"], None),
+        (["O", "I", "E"], None),
+    ],
+)
+def test_spans_are_known_by_their_labels(labels, separator):
+    found = scheme_of(labels)
+    assert (None if found is None else found.separator) == separator
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ("O B-PER I-PER Name", "'Name' is neither O nor begins with one of the marks B-, I-, E-, L-, S-, U-"),
+        ("O B-PER I_PER", "'I_PER' is neither O nor begins .* marks B-, "),
+        ("O B_PER I_PER X", "'X' is neither O nor begins .* marks B_, "),
+        ("O M-PER B-PER", "'M-PER' is neither"),
+        ("o b-per i-per", "'b-per' is neither"),
+        ("O PER-B PER-I", "'PER-B' is neither"),
+        ("B I", "the marks B, I have no kind, and such labels must be O, B and I"),
+        ("B O", "the marks B, O have no kind"),
+    ],
+)
+def test_labels_that_look_like_spans_and_mark_none_have_a_reason(labels, said):
+    names = labels.split()
+    assert scheme_of(names) is None
+    assert re.search(said, why_no_scheme(names))
+    report = labelling_report(names, [names], [names], np.ones(len(names)))
+    assert report.spans is None
+    assert report.no_spans == why_no_scheme(names)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "NOUN VERB X",
+        "NN NN-HL , . -LRB- WP$",
+        "B-1 B-2",
+        "A B AB O",
+        "S-Bahn E-mail O",
+        "O B-A I-A",
+        "O",
+        "nsubj obl:tmod",
+        "_ Case=Nom",
+    ],
+)
+def test_labels_that_do_not_look_like_spans_have_none(labels):
+    assert why_no_scheme(labels.split()) == ""
+
+
+def valid_rows(labels, length, scheme):
+    """Yield the rows that a scheme writes: those that are the same when the spans in them are written again.
+
+    seqeval reads the spans; only the letters differ from those it knows.
+    """
+    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    for row in itertools.product(labels, repeat=length):
+        read = [label.replace("_", "-").replace("L-", "E-").replace("U-", "S-") for label in row]
+        written, end_before = ["O"] * length, ("", -1)
+        for kind, start, last in seqeval.get_entities(read):
+            size = last - start + 1
+            marks = "I" * size if scheme == "IOB1" else "B" + "I" * (size - 1)
+            if scheme == "IOB1" and end_before == (kind, start):
+                marks = "B" + marks[1:]
+            if scheme in ("IOBES", "BILOU"):
+                end, single = ("E", "S") if scheme == "IOBES" else ("L", "U")
+                marks = single if size == 1 else marks[:-1] + end
+            written[start : last + 1] = [f"{mark}-{kind}" for mark in marks]
+            end_before = kind, last + 1
+        if written == [label.replace("_", "-") for label in row]:
+            yield row
+
+
+@pytest.mark.parametrize(
+    ("scheme", "names"),
+    [
+        ("IOB2", "B-A I-A B-B I-B O"),
+        ("IOB2", "B-A I-A B-B I-B"),
+        ("IOB2", "B_A I_A B_B I_B O"),
+        ("IOB1", "B-A I-A I-B O"),
+        ("IOB1", "B-A I-A I-B"),
+        ("IOBES", "B-A I-A E-A S-A O"),
+        ("BILOU", "B-A I-A L-A U-A O"),
+        ("BILOU", "B_A I_A L_A U_A O"),
+        ("BILOU", "B-A L-A U-A U-B"),
+    ],
+)
+def test_a_model_answers_with_the_likeliest_row_that_the_scheme_of_its_training_can_write(scheme, names):
+    labels = names.split()
+    valid = {length: list(valid_rows(labels, length, scheme)) for length in range(5)}
+    assert 0 < len(valid[4]) < len(labels) ** 4, "else this would show nothing"
+    head = PositionHead.from_targets([row for length in (1, 2, 4) for row in valid[length]])
+    assert sorted(head.labels) == sorted(labels)
+    random = np.random.default_rng(0)
+    outputs = [
+        random.dirichlet(np.ones(len(labels)), size=length).astype("float32") for length in (4, 0, 1, 3, 2, 4)
+    ]
+    for saved in (head, PositionHead(**json.loads(json.dumps(head.state)))):
+        for probabilities, found in zip(outputs, saved.chosen(outputs), strict=True):
+            logs = np.log(probabilities)
+            scores = {
+                row: sum(logs[place, saved.labels.index(name)] for place, name in enumerate(row))
+                for row in valid[len(probabilities)]
+            }
+            assert tuple(saved.labels[place] for place in found) == max(scores, key=scores.__getitem__)
+
+
+def test_rows_that_keep_no_rule_are_labelled_one_by_one():
+    """B behind O is none of IOB1, and I behind O none of IOB2."""
+    assert PositionHead.from_targets([["O", "I-A", "O", "B-A"]]).state["spans"] is False
+
+
+def test_ends_that_some_rows_leave_out_are_not_asked_for():
+    """S marks single tokens in one row, B in the other: what B begins need not reach an end."""
+    assert PositionHead.from_targets([["B-A", "E-A", "S-A", "O"]]).state["spans"] == "IOBES"
+    assert PositionHead.from_targets([["B-A", "E-A", "S-A", "O"], ["B-A", "O"]]).state["spans"] == "IOB2"
+    assert PositionHead.from_targets([["B-A", "E-A"]]).state["spans"] == "IOB2", "a row may have one token"
+
+
+def test_a_model_that_was_saved_before_there_were_rules_answers_as_before():
+    """It has `spans` True: I and E continue a span, and nothing has to end."""
+    labels, outputs = ["B-A", "E-A", "I-A", "O"], [np.array([[0.6, 0.1, 0.1, 0.2], [0.1, 0.2, 0.2, 0.5]])]
+    found = PositionHead(labels, True).chosen([each.astype("float32") for each in outputs])
+    assert [labels[place] for place in found[0]] == ["B-A", "O"]
+    found = PositionHead(labels, "IOBES").chosen([each.astype("float32") for each in outputs])
+    assert [labels[place] for place in found[0]] == ["B-A", "E-A"]
+
+
+@pytest.mark.parametrize(("labels", "spans"), [(["NOUN", "VERB"], True), (["B-A", "O"], "BIO")])
+def test_spans_of_labels_that_mark_none_and_unknown_rules_are_refused(labels, spans):
+    with pytest.raises(ConfigError, match="`spans`"):
+        PositionHead(labels, spans)
 
 
 @pytest.mark.parametrize("names", ["B-A I-A O", "B-A I-A B-B I-B O", "B-A I-A E-A S-A O", "I-A E-B O S-B"])
@@ -112,9 +358,9 @@ def test_what_continues_a_span_may_stand_behind_the_same_kind_only():
     assert not all_may_follow([["O", "B-A"], ["I-A"]])
 
 
-def test_labels_that_begin_spans_with_an_inside_are_chosen_one_by_one():
+def test_labels_are_chosen_one_by_one_if_all_may_follow_each_other():
     assert PositionHead.from_targets([["B-A", "I-A", "O"]]).decoder is not None
-    assert PositionHead.from_targets([["I-A", "I-A", "O"], ["I-A", "B-A"]]).decoder is None
+    assert PositionHead.from_targets([["I-A", "I-A", "O"], ["I-A", "O"]]).decoder is None
     assert PositionHead.from_targets([["NOUN", "O"]]).decoder is None
     found = PositionHead(["I-A", "O"]).chosen([np.array([[0.6, 0.4]])])
     assert [row.tolist() for row in found] == [[0]]

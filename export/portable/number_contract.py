@@ -16,6 +16,7 @@ from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..contract import Contract, plain_parts
@@ -116,16 +117,24 @@ def number_contract(
 def label_rule(contract_model: keras.Model, labels: Sequence[str] | None) -> str | None:
     """Return how labels follow from the probabilities; None where there are no labels.
 
-    "largest": the label of the largest probability; "at least 0.5": all labels with so much; "valid spans":
-    the row of labels with the largest product of probabilities in which each may follow the one before.
+    "largest": the label of the largest probability; "at least 0.5": all labels with so much; "valid spans",
+    "valid IOB1 spans" and "valid IOBES spans": the row of labels with the largest product of probabilities in
+    which each may follow the one before, by the rule IOB2, IOB1 or IOBES.
     """
     if labels is None:
         return None
     head = getattr(contract_model, "head", None)
     if isinstance(head, PositionHead) and head.decoder is not None:
-        return "valid spans"
+        return _SPAN_RULES[head.decoder.rule]
     several = head is not None and isinstance(raw_answers(head), LabelSets)
     return "at least 0.5" if several else "largest"
+
+
+_SPAN_RULES: dict[PathRule, str] = {
+    "IOB2": "valid spans",
+    "IOB1": "valid IOB1 spans",
+    "IOBES": "valid IOBES spans",
+}
 
 
 def _answers(head: Head) -> Answers:

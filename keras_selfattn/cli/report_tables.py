@@ -35,6 +35,8 @@ def print_report(figures: Report, split: str) -> None:
     elif isinstance(figures, LabellingReport):
         if figures.spans is not None:
             _print_classes(figures.spans.kinds, "spans")
+        elif figures.no_spans:
+            console.print(f"No figures of spans: {figures.no_spans}.", markup=False, highlight=False)
         _print_classes(figures.positions.classes, "tokens")
         _print_mistakes(figures.positions, "tokens")
 

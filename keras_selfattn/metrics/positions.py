@@ -1,7 +1,7 @@
 """Figures of labels for each position: of the labels, and of the spans that they mark, such as B-PER I-PER.
 
-The definitions of spans are those of conlleval, which are also seqeval's default. Only the tests use seqeval
-itself: it takes two seconds to import and has had no release since 2020.
+The definitions of spans are those of conlleval, which are also seqeval's default; BILOU's L and U count as
+E and S. Only the tests use seqeval itself: it takes two seconds to import and has had no release since 2020.
 
 Reference: Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task", section 2.4.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.classes import ClassificationReport, classification_report
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, precision_recall_f1
-from keras_selfattn.models.tokens.span_labels import OUTSIDE, mark_spans
+from keras_selfattn.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of, why_no_scheme
 
 
 class Span(NamedTuple):
@@ -45,10 +45,15 @@ class SpanReport:
     kinds: tuple[ClassReport, ...]
 
 
-def spans(labels: Sequence[str]) -> list[Span]:
+def spans(labels: Sequence[str], scheme: SpanScheme | None = None) -> list[Span]:
     """Return the spans that the labels of a row mark.
 
-    A span ends before O, B, S and another kind, and after E and S; an I that follows no span begins one.
+    A span ends before O, B, S and another kind, and after E and S; an I that follows no span begins one. A
+    label that is no mark of the scheme is inside a span of its own kind, which no right answer has.
+
+    Args:
+        labels: the labels.
+        scheme: of the labels; by default marks with "-".
 
     Example:
 
@@ -57,8 +62,9 @@ def spans(labels: Sequence[str]) -> list[Span]:
     """
     found, start = [], 0
     mark_before, kind_before = OUTSIDE, ""
+    reading = scheme or SpanScheme()
     for place, label in enumerate([*labels, OUTSIDE]):
-        mark, _, kind = label.partition("-")
+        mark, kind = reading.read(label) or Mark("I", label)
         outside = mark == OUTSIDE
         begins = not outside and (mark_before in "OES" or mark in "BS" or kind != kind_before)
         if mark_before != OUTSIDE and (outside or begins):
@@ -69,12 +75,15 @@ def spans(labels: Sequence[str]) -> list[Span]:
     return found
 
 
-def span_report(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanReport:
+def span_report(
+    true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: SpanScheme | None = None
+) -> SpanReport:
     """Return the figures of the spans that predicted labels mark, against those of the true labels.
 
     Args:
         true: the labels of each row.
         predicted: the same number of labels.
+        scheme: of the labels; by default marks with "-".
 
     Example:
 
@@ -84,7 +93,7 @@ def span_report(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
     """
     there, answered, right = Counter[str](), Counter[str](), Counter[str]()
     for labels, guesses in zip(true, predicted, strict=True):
-        wanted, given = spans(labels), spans(guesses)
+        wanted, given = spans(labels, scheme), spans(guesses, scheme)
         there.update(span.kind for span in wanted)
         answered.update(span.kind for span in given)
         right.update(span.kind for span in set(wanted) & set(given))
@@ -103,11 +112,13 @@ class LabellingReport(Report):
         positions: figures of the labels, with the same weight for each position.
         spans: figures of the spans that the labels mark; None without spans.
         count: number of rows.
+        no_spans: the reason why there are none although some labels look like their marks; else "".
     """
 
     positions: ClassificationReport
     spans: SpanReport | None
     count: int
+    no_spans: str = ""
 
     @property
     def rows(self) -> int:
@@ -151,8 +162,10 @@ def labelling_report(
     flat_true, flat_found = list(chain.from_iterable(true)), list(chain.from_iterable(predicted))
     if not flat_true:
         raise DataError(f"All {len(true)} rows are empty, so that nothing can be measured on them.")
+    scheme = scheme_of(labels)
     return LabellingReport(
         positions=classification_report(labels, flat_true, flat_found, confidence),
-        spans=span_report(true, predicted) if mark_spans(labels) else None,
+        spans=None if scheme is None else span_report(true, predicted, scheme),
         count=len(true),
+        no_spans=why_no_scheme(labels),
     )

@@ -40,6 +40,8 @@ def answers_section(
     title = f"Answers on {figures.rows:,} {split} rows"
     if isinstance(figures, LabellingReport):
         blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
+        if figures.no_spans:
+            blocks.append(f"There are no figures of spans: {figures.no_spans}.")
         return Section(title, _figures_first([*blocks, *_confusion_blocks(figures.positions, "tokens")]))
     if isinstance(figures, ClassificationReport):
         return Section(title, _figures_first(_confusion_blocks(figures, "rows")))

@@ -16,6 +16,7 @@ from keras_selfattn.export import export_saved_model
 from keras_selfattn.models.tokens.span_labels import all_may_follow
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.span_schemes import SpanScheme
 
 ROWS = [["Ada", "wrote", "it"], ["yes"], [], ["☃", "\x00", "Größe", "3.14", "x" * 10_000], ["it"] * 700]
 
@@ -124,16 +125,22 @@ def test_bfloat16_and_int8_weights_answer_nearly_as_the_model_does(model, tmp_pa
 
 
 @pytest.mark.process
-def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model(tmp_path):
+@pytest.mark.parametrize(
+    ("labels", "separator", "rule"),
+    [("B-A I-A B-B I-B O", "-", "IOB2"), ("B_A I_A L_A B_B L_B O", "_", "IOBES")],
+)
+def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model(
+    tmp_path, labels, separator, rule
+):
     keras.utils.set_random_seed(0)
     tagger = models.TokenClassifier(models.TokenConfig(width=12, num_layers=1, num_heads=3, hash_buckets=64))
-    tagger.adapt([["a", "b", "c", "d", "e"]], [["B-A", "I-A", "B-B", "I-B", "O"]])
+    tagger.adapt([["a"] * len(labels.split())], [labels.split()])
     rows = [["it", "is", "Ada", "x"], ["yes"], [], [f"word {place}" for place in range(40)]]
     chosen = tagger.label(rows)
     found = tagger.predict(rows, verbose=0)
     likeliest = [[tagger.labels[place] for place in row.argmax(-1)] for row in found]
-    assert all_may_follow(chosen)
-    assert not all_may_follow(likeliest), "else this would show nothing"
+    assert all_may_follow(chosen, SpanScheme(separator), rule)
+    assert not all_may_follow(likeliest, SpanScheme(separator), rule), "else this would show nothing"
     loaded = tf.saved_model.load(str(export_saved_model(tagger, tmp_path / "spans")))
     serve = loaded.signatures["serving_default"]
     answer = {name: found.numpy() for name, found in serve(tokens=tf.constant(padded(rows))).items()}

@@ -19,6 +19,7 @@ from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
 from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.word_model import WordModel
 
 Tensor = Any
@@ -38,7 +39,8 @@ class TokenClassifier(WordModel):
             the fields of a `FineTunedTokenConfig` that the folder does not determine.
         vocabulary: words in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
-        spans: True if labels such as B-PER and I-PER mark spans; left out before training.
+        spans: if labels such as B-PER and I-PER mark spans, the rule by which they follow each other: "IOB2"
+            (True is the same), "IOB1" or "IOBES"; left out before training.
         start: the folder of a pretrained model, as for `TextEncoder`, or a run of `pretrain --from`,
             whose pieces and weights this one starts from. A token is then the encoder's output at its first
             piece, and rows that are longer than `max_tokens` pieces are read in parts, each of whole tokens.
@@ -79,7 +81,7 @@ class TokenClassifier(WordModel):
         *,
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
-        spans: bool = False,
+        spans: bool | PathRule = False,
         start: str | Path | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:

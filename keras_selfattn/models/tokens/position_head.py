@@ -14,7 +14,8 @@ from keras import ops
 from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
-from keras_selfattn.models.tokens.span_labels import SpanDecoder, all_may_follow, mark_spans
+from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
+from keras_selfattn.span_schemes import scheme_of
 
 Tensor = Any
 
@@ -26,7 +27,8 @@ class PositionHead(ClassHead):
 
     Args:
         labels: label names in the order of the classes.
-        spans: True if the labels mark spans, so that a label that continues a span must follow its beginning.
+        spans: the rule by which labels that mark spans follow each other, see `span_labels.PathRule`; False
+            if every label may follow any other. True is "IOB2": the only rule that models saved before know.
     """
 
     task = "labelling"
@@ -35,19 +37,20 @@ class PositionHead(ClassHead):
     # corrects confidence, but nothing corrects a lower accuracy.
     monitored = "val_accuracy"
 
-    def __init__(self, labels: Sequence[str], spans: bool = False) -> None:
+    def __init__(self, labels: Sequence[str], spans: bool | PathRule = False) -> None:
         super().__init__(labels)
-        self.decoder = SpanDecoder(labels) if spans else None
+        self.decoder = SpanDecoder(labels, "IOB2" if spans is True else spans) if spans else None
 
     @classmethod
     def from_targets(cls, targets: Sequence[Sequence[str]]) -> "PositionHead":
         """Return the head for the labels that occur."""
         found = ClassHead.from_targets([name for names in targets for name in names])
-        return cls(found.labels, mark_spans(found.labels) and all_may_follow(targets))
+        scheme = scheme_of(found.labels)
+        return cls(found.labels, (scheme is not None and rule_of(scheme, targets)) or False)
 
     @property
     def state(self) -> dict[str, Any]:
-        return {**super().state, "spans": self.decoder is not None}
+        return {**super().state, "spans": False if self.decoder is None else self.decoder.rule}
 
     def chosen(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the indices of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
