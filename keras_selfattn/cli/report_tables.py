@@ -36,7 +36,8 @@ def print_report(figures: Report, split: str) -> None:
         if figures.spans is not None:
             _print_classes(figures.spans.kinds, "spans")
         elif figures.no_spans:
-            console.print(f"No figures of spans: {figures.no_spans}.", markup=False, highlight=False)
+            line = f"No figures of spans: {figures.no_spans}."
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         _print_classes(figures.positions.classes, "tokens")
         _print_mistakes(figures.positions, "tokens")
 
