@@ -153,6 +153,8 @@ class PendingWindow:
         return input_value(signature, name, value, repr(column))
 
     def _check_columns(self, place: int, taken: set[str]) -> None:
+        if problem := self._window.problem(place):
+            raise DataError(problem)
         if self._window.table is None and not taken.isdisjoint(self._window.records[place]):
             name = next(name for name in self._window.records[place] if name in taken)
             raise DataError(f"it has a column {name!r}, which is that of an answer")

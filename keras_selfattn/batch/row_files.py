@@ -1,13 +1,15 @@
 """Tables that are read a window of rows at a time, from any place on: CSV, TSV, JSON Lines and Parquet."""
 
 import bisect
+import functools
 import importlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from keras_selfattn.data.arrow_tables import Feature, class_features, named_classes
 from keras_selfattn.data.records import Place, columns_of, iter_rows
 from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.errors import ConfigError, DataError
@@ -47,7 +49,12 @@ class Window:
         if self.table is None or extra <= 0:
             return self
         table = self.table.slice(0, len(self.table) - extra)
-        return Window(self.lines[: len(table)], _Records(table), [*end], end[0], self.problems, table)
+        records = _Records(table, self.records.features)  # type: ignore[attr-defined]
+        return Window(self.lines[: len(table)], records, [*end], end[0], self.problems, table)
+
+    def problem(self, row: int) -> str:
+        """Return why a row cannot be read by name, or "": a class of Parquet that has none."""
+        return self.records.problems.get(row, "") if isinstance(self.records, _Records) else ""
 
 
 class RowFile(Protocol):
@@ -121,6 +128,7 @@ class _Parquet:
             self._file = parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
         except (OSError, arrow().ArrowException) as error:
             raise self._broken(error) from error
+        self._features = class_features(path, self._file.schema_arrow)
         self.columns = self._file.schema_arrow.names
         twice = [name for name in self.columns if self.columns.count(name) > 1]
         if twice:
@@ -144,7 +152,7 @@ class _Parquet:
                 if len(rest):
                     lines = list(range(row + 1, row + len(rest) + 1))
                     row += len(rest)
-                    yield Window(lines, _Records(rest), [row], row, table=rest)
+                    yield Window(lines, _Records(rest, self._features), [row], row, table=rest)
         except (OSError, arrow().ArrowException) as error:
             raise self._broken(error) from error
 
@@ -163,22 +171,51 @@ class _Parquet:
 
 
 class _Records(Sequence):
-    """The rows of a RecordBatch, made into records when they are asked for."""
+    """The rows of a RecordBatch, made into records when they are asked for, with the names of their classes.
 
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
-        self._made: list[dict[str, Any]] | None = None
+    Args:
+        batch: the rows.
+        features: of the columns with classes, as `arrow_tables.class_features` returns them.
+    """
+
+    def __init__(self, batch: Any, features: Mapping[str, Feature]) -> None:
+        self._batch, self.features = batch, features
+
+    @functools.cached_property
+    def problems(self) -> dict[int, str]:
+        """The reasons of the rows with a class that has no name, by place."""
+        return self._classes[1]
+
+    @functools.cached_property
+    def _classes(self) -> tuple[dict[str, list[Any]], dict[int, str]]:
+        """The columns with classes by name, and the rows with one that has none."""
+        columns, problems = {}, {}
+        for name, feature in self.features.items():
+            columns[name] = values = self._batch.column(name).to_pylist()
+            for row, value in enumerate(values):
+                try:
+                    values[row] = named_classes(value, feature, f"the {name!r}")
+                except DataError as error:
+                    problems[row] = str(error)
+        return columns, problems
 
     def column(self, name: str) -> list[Any]:
-        return self._batch.column(name).to_pylist()
+        named = self._classes[0].get(name)
+        return self._batch.column(name).to_pylist() if named is None else named
 
     def __len__(self) -> int:
         return len(self._batch)
 
     def __getitem__(self, place: Any) -> Any:
-        if self._made is None:
-            self._made = self._batch.to_pylist()
         return self._made[place]
+
+    @functools.cached_property
+    def _made(self) -> list[dict[str, Any]]:
+        made = self._batch.to_pylist()
+        for name, values in self._classes[0].items():
+            for record, value in zip(made, values, strict=True):
+                record[name] = value
+        return made
 
 
 def values_of(window: Window, column: str) -> list[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from keras_selfattn.asking.answer_values import plain
 from keras_selfattn.atomic import new_file
 from keras_selfattn.batch.row_files import PARQUET, Window, arrow
+from keras_selfattn.data.arrow_tables import FEATURES_KEY
 from keras_selfattn.errors import ConfigError, DataError
 
 Answers = Mapping[str, Sequence[Any]]
@@ -167,7 +168,7 @@ class _Parquet:
                 if name not in answers
             }
         columns |= {name: _arrow_column(values) for name, values in answers.items()}
-        batch = pa.record_batch(columns)
+        batch = pa.record_batch(columns, metadata=_named_classes(window))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
@@ -175,18 +176,25 @@ class _Parquet:
 
     def finish(self, draft: Path, target: Path) -> None:
         pa, parquet = arrow(), arrow("pyarrow.parquet")
-        schema = None
+        schema, named = None, None
         for batch in _streams(draft):
-            found = batch.schema.remove_metadata()
+            found, named = batch.schema.remove_metadata(), named or batch.schema.metadata
             if schema is None:
                 schema = found
             elif found != schema:
                 schema = _unified(schema, found)
         schema = schema or pa.schema([(name, pa.null()) for name in self._columns])
+        schema = schema.with_metadata(named)
         with new_file(target) as file, parquet.ParquetWriter(file, schema) as whole:
             for batch in _streams(draft):
                 whole.write_table(_as_schema(batch, schema))
         draft.unlink()
+
+
+def _named_classes(window: Window) -> dict[bytes, bytes] | None:
+    """Return the metadata that names the classes of a window's columns, which stay numbers in Parquet."""
+    metadata = None if window.table is None else window.table.schema.metadata
+    return {FEATURES_KEY: metadata[FEATURES_KEY]} if metadata and FEATURES_KEY in metadata else None
 
 
 def _streams(draft: Path) -> Any:

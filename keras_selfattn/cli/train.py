@@ -146,8 +146,8 @@ def command(
     forecast    only with --task     long series, to be continued
     images      a folder, .npz       images in a folder a class; arrays x and y
 
-    With --task, tokens are read from .jsonl and .txt files as well, texts from .txt files in fastText's form,
-    and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files.
+    With --task, tokens are read from .jsonl, .parquet, .feather and .txt files as well, texts from .txt files
+    in fastText's form, and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files.
     """
     check_place(output, overwrite, options["resume"])
     searches = check_train(options, validation_file)

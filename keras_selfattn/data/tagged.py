@@ -1,10 +1,11 @@
-"""Rows of tokens with a label each, from CoNLL-U, columns of tokens and labels, and JSON Lines."""
+"""Rows of tokens with a label each, from CoNLL-U, columns of tokens and labels, and tables of lists."""
 
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.data.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_columns
@@ -27,13 +28,14 @@ def read_tagged(
     comments are left out. A `.conll` or `.txt` file has the token in the first column and its label in the
     last, and the same number of columns in all lines, separated by tabs or, in a file without tabs, by
     blanks. A line whose first column is "-DOCSTART-" begins a document, and one that begins with "#" and is
-    no token, before or behind the tokens of a row, is a comment. In both an empty line ends a row. A `.jsonl`
-    or `.ndjson` file has a list of tokens and a list of labels on each line.
+    no token, before or behind the tokens of a row, is a comment. In both an empty line ends a row. A
+    `.jsonl`, `.ndjson`, `.parquet` or `.feather` file has a list of tokens and a list of labels in each row;
+    labels that are numbers of classes, with names in the file's schema (`datasets`), are read by name.
 
     Args:
         path: the file.
-        text: for JSON Lines, name of the column with the tokens; "tokens" if None.
-        label: for JSON Lines, name of the column with the labels; "labels" if None.
+        text: for lists, name of the column with the tokens; "tokens" if None.
+        label: for lists, name of the column with the labels; "labels" if None.
         column: for CoNLL-U, the column with the labels: "upos", "xpos", "feats" or "deprel"; "upos" if None.
 
     Raises:
@@ -52,7 +54,8 @@ def read_tagged(
     """
     file = Path(path)
     ending = checked_ending(file, _READERS)
-    for name, value, endings in (("text", text, _JSON), ("label", label, _JSON), ("column", column, _CONLLU)):
+    allowed = (("text", text, _LISTS), ("label", label, _LISTS), ("column", column, _CONLLU))
+    for name, value, endings in allowed:
         if value is not None and ending not in endings:
             raise ConfigError(f"`{name}` is for files ending in {' or '.join(endings)}. The file is {file}.")
     rows = _READERS[ending](file, text or "tokens", label or "labels", column or "upos")
@@ -112,7 +115,7 @@ def _rows(file: Path, rows: list[list[Token]]) -> LabelledRows:
     return LabelledRows(inputs, targets, str(file), [row[0].line for row in rows])
 
 
-def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
+def _lists(file: Path, text: str, label: str, column: str) -> LabelledRows:
     records = read_columns(file, (text, label))
     inputs, targets, read = [], [], LabelReader()
     for line, record in records:
@@ -149,9 +152,9 @@ def _as_text(token: Any) -> str:
     return str(token).encode(errors="replace").decode()
 
 
-_CONLLU, _JSON = (".conllu",), (".jsonl", ".ndjson")
+_CONLLU, _LISTS = (".conllu",), (".jsonl", ".ndjson", *ARROW_ENDINGS)
 _READERS = {
     **dict.fromkeys(_CONLLU, _conllu),
     **dict.fromkeys((".conll", ".txt"), _columns),
-    **dict.fromkeys(_JSON, _json),
+    **dict.fromkeys(_LISTS, _lists),
 }

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from batch_models import damaged, save, save_tokens
 
+from keras_selfattn.data.arrow_tables import arrow_records
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 # Of all lengths, and whatever a form has to protect.
 TEXTS = [
@@ -344,3 +346,25 @@ def test_a_pipe_is_no_file_of_rows(predict, tmp_path):
     done = predict(tmp_path / "rows.csv", tmp_path / "out.csv")
     assert done.exit_code == 1
     assert "is no table of rows" in done.stderr
+
+
+FEATURES = {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_classes_that_the_schema_names_keep_their_names_beside_the_answers(predict, tmp_path, ending):
+    source, output = tmp_path / "in.parquet", tmp_path / f"out{ending}"
+    rows = pa.table({"text": ["a", "b", "c", "d"], "label": [1, 0, 7, -1]})
+    pq.write_table(
+        rows.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": FEATURES}})}), source
+    )
+    assert predict(source, output).exit_code == 6
+    [error] = errors(output)
+    assert error["row"] == 3
+    assert "the 'label' is class 7, where the file's schema names 2 classes" in error["reason"]
+    if ending == ".parquet":  # numbers and names stay apart, as in the input
+        found = [record["label"] for _, record in arrow_records(output, ["label"])]
+        assert pq.read_table(output)["label"].to_pylist() == [1, 0, -1]
+    else:
+        found = [row["label"] for row in read(output)]
+    assert found == ["pos", "neg", "" if ending == ".csv" else None]
