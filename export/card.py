@@ -4,7 +4,6 @@
 """
 
 import base64
-import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn import __version__
+from keras_selfattn import __version__, valid_json
 from keras_selfattn.version_files import CARD, digest, size_of
 
 from .contract import Contract
@@ -109,7 +108,7 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 def _readable(content: Mapping[str, Any]) -> str:
     """Return JSON whose innermost lists take one line each."""
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = valid_json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     return re.sub(r"\[\n\s*([^\[\]{}]*?)\n\s*\]", lambda found: f"[{_one_line(found[1])}]", text)
 
 

@@ -1,5 +1,6 @@
 """Read labels of any type and container as names: one rule for files, arrays and lists."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
@@ -42,8 +43,8 @@ class LabelReader:
             label: text, bytes in UTF-8, a number or a boolean; another type is converted by `str`.
 
         Raises:
-            DataError: for a label that is missing, several, invalid in UTF-8, or of another type than an
-                earlier one with which it could be confused.
+            DataError: for a label that is missing, several, an infinite number, invalid in UTF-8, or of
+                another type than an earlier one with which it could be confused.
         """
         name, kind = _named(where, label), _kind(label)
         seen = [self._names.setdefault(name, (where, label))]
@@ -167,8 +168,10 @@ def _holds_one(names: Any) -> bool:
 def _named(where: str, label: Any) -> str:
     if _is_list(label) or isinstance(label, dict):
         raise DataError(f"{where} must be one name or number. Received {label!r}.")
-    if _is_missing(label):
+    if is_missing(label):
         raise DataError(f"{where} is missing. Received {label!r}.")
+    if isinstance(label, Real) and not math.isfinite(label):
+        raise DataError(f"{where} is no name. Received {label}, an infinite number.")
     try:
         name = label.decode() if isinstance(label, bytes) else str(label)
         name.encode()
@@ -180,9 +183,16 @@ def _named(where: str, label: Any) -> str:
     return name
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return True for None, NaN of any type, pandas.NA and an empty text.
+
+    Example:
+
+        >>> [is_missing(value) for value in (None, float("nan"), "", " ", 0)]
+        [True, True, True, False, False]
+    """
     try:
-        return label is None or label in ("", b"") or not bool(label == label)  # noqa: PLR0124  NaN, of any type
+        return value is None or value in ("", b"") or not bool(value == value)  # noqa: PLR0124  NaN
     except TypeError:  # pandas.NA, which is neither equal nor unequal to anything
         return True
 

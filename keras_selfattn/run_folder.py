@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_selfattn import __version__
+from keras_selfattn import __version__, valid_json
 from keras_selfattn.atomic import check_target, check_writable
 from keras_selfattn.data.endings import ending_of
 from keras_selfattn.data.labelled import LabelledRows
@@ -69,7 +69,7 @@ def write_run(
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
     if example is not None:
         # A lone surrogate, which Python's texts may hold, is invalid in UTF-8.
-        text = json.dumps(example, ensure_ascii=False) + "\n"
+        text = valid_json.dumps(example, ensure_ascii=False) + "\n"
         (folder / "example.json").write_bytes(text.encode(errors="replace"))
     for name, table in figures.tables().items():
         _write_csv(folder / f"{name}.csv", table.header, table.rows)
@@ -301,7 +301,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(valid_json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Any) -> None:

@@ -27,6 +27,7 @@ MODULES = (
     "asking/row_answers.py",
     "atomic.py",
     "data/arrow_tables.py",
+    "data/cells.py",
     "data/endings.py",
     "data/fasttext_lines.py",
     "data/labelled.py",
@@ -48,6 +49,7 @@ MODULES = (
     "extras.py",
     "label_names.py",
     "py.typed",
+    "valid_json.py",
 )
 _IMPORTED = re.compile(r"^(\s*(?:from|import) )keras_selfattn(?=[. ])", re.MULTILINE)
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)

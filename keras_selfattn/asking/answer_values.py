@@ -2,11 +2,13 @@
 
 import base64
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from keras_selfattn import valid_json
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.serving.client import Signature
 
@@ -74,7 +76,24 @@ def plain(value: Any) -> Any:
     return value
 
 
-def cell_text(value: Any) -> str:
-    """Return a value as the text of a cell: lists and numbers as JSON."""
+def cell_text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """Return a value as the text of a cell: lists and numbers as JSON, a missing one as an empty text.
+
+    Args:
+        value: as Python or NumPy have it.
+        default: as for `json.dumps`.
+
+    Example:
+
+        >>> [cell_text(value) for value in (0.5, [1, None], float("nan"), float("inf"))]
+        ['0.5', '[1, null]', '', 'Infinity']
+    """
     found = plain(value)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    if isinstance(found, str):
+        return found
+    if found is None or (isinstance(found, float) and math.isnan(found)):
+        return ""
+    # No JSON, but a number that pandas, Python and JavaScript read.
+    if isinstance(found, float):
+        return json.dumps(found)
+    return valid_json.dumps(found, ensure_ascii=False, default=default)

@@ -1,13 +1,14 @@
 """The rows to ask about, from arguments, standard input or a file, in the form of the signature."""
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.asking.input_cells import input_columns, input_value
+from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
 from keras_selfattn.data.endings import ending_of
-from keras_selfattn.data.records import iter_records
+from keras_selfattn.data.records import FIRST_ROWS, Record, iter_records
 from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
@@ -15,6 +16,8 @@ from keras_selfattn.serving.errors import InvalidInputError
 
 # The endings of files of series.
 _SERIES = frozenset({".ts", ".npz"})
+# The endings of files whose rows may have different columns.
+_JSON_LINES = frozenset({".jsonl", ".ndjson"})
 # The columns that the user gave, to show beside the answer; and the row to send.
 QueryRow = tuple[dict[str, Any], dict[str, Any]]
 Wrap = Callable[[BinaryIO], BinaryIO]
@@ -92,20 +95,47 @@ def _series(signature: Signature, file: Path, column: str | None) -> Iterator[Qu
 def _from_file(
     signature: Signature, file: Path, column: str | None, form: dict[str, Any], wrap: Wrap | None
 ) -> Iterator[QueryRow]:
-    columns: dict[str, str] = {}
-    for line, record in iter_records(file, wrap, **form):
-        if not columns:
-            if column in record:
-                _only_input(signature, "--column")
-            columns = input_columns(signature, file, list(record), column)
-        missing = [name for name in columns.values() if record.get(name) is None]
+    known, records = _with_columns(file, iter_records(file, wrap, **form))
+    if column in known:
+        _only_input(signature, "--column")
+    columns = input_columns(signature, file, known, column) if known else {}
+    for line, record in records:
+        missing = [
+            source
+            for name, source in columns.items()
+            if record.get(source) is None and not is_text(signature, name)
+        ]
         if missing:
             raise DataError(f"{file}: line {line} has no {missing[0]!r}.")
-        where = f"{file}: line {line}"
+        where, given = f"{file}: line {line}", columns.items()
         yield (
             record,
-            {name: input_value(signature, name, record[source], where) for name, source in columns.items()},
+            {name: input_value(signature, name, record.get(source), where) for name, source in given},
         )
+
+
+def _with_columns(file: Path, records: Iterator[Record]) -> tuple[list[str], Iterator[Record]]:
+    """Return the columns of the first rows of JSON Lines, or those of all rows; and the rows.
+
+    A row that cannot be read is an error when the iteration reaches it.
+    """
+    first: list[Record] = []
+    problem: DataError | None = None
+    try:
+        for record in itertools.islice(records, FIRST_ROWS if ending_of(file) in _JSON_LINES else 1):
+            first.append(record)
+    except DataError as error:
+        if not first:
+            raise
+        problem = error
+
+    def rows() -> Iterator[Record]:
+        yield from first
+        if problem is not None:
+            raise problem
+        yield from records
+
+    return list(dict.fromkeys(name for _, record in first for name in record)), rows()
 
 
 def _only_input(signature: Signature, what: str) -> str:

@@ -115,7 +115,8 @@ def _show(answers: Iterator[Mapping[str, Any]]) -> None:
 
     shown = list(islice(answers, _SHOWN_ROWS))
     if shown:
-        _table(list(shown[0]), [[cell_text(value) for value in answer.values()] for answer in shown])
+        names = list(dict.fromkeys(name for answer in shown for name in answer))
+        _table(names, [[cell_text(answer.get(name)) for name in names] for answer in shown])
     if next(answers, None) is not None:
         print(f"These are the first {_SHOWN_ROWS} rows; --format csv or json writes all.")
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.data.cells import text_of, token_texts
 from keras_selfattn.data.separators import other_separator
 from keras_selfattn.errors import DataError
+from keras_selfattn.label_names import is_missing
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 # Name of the input for files: the user gives their names, and their content is sent.
@@ -59,7 +61,9 @@ def _only_column(file: Path, name: str) -> str:
 
 
 def input_value(signature: Signature, name: str, value: Any, where: str) -> Any:
-    """Return a cell as its input: text unchanged, tokens split, files read, numbers and lists from JSON.
+    """Return a cell as its input: text and tokens as a training reads them, files read, numbers from JSON.
+
+    A missing text, null or NaN, is an empty one; any other input needs a value.
 
     Args:
         signature: of the model.
@@ -72,9 +76,13 @@ def input_value(signature: Signature, name: str, value: Any, where: str) -> Any:
     """
     if name == _tokens_input(signature):
         return _tokens(value, where)
-    if name == _FILES and signature.inputs[name].dtype == "string" and isinstance(value, str):
-        return _content(Path(value), where)
+    if is_text(signature, name):
+        return text_of(value, f"{where}: {name!r}")
     spec = signature.inputs[name]
+    if value is None or (spec.dtype == "string" and is_missing(value)):
+        raise DataError(f"{where} has no {name!r}")
+    if name == _FILES and spec.dtype == "string" and isinstance(value, str):
+        return _content(Path(value), where)
     if spec.dtype == "string":
         return value
     try:
@@ -114,6 +122,12 @@ def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str,
     return {output: value[:count] if output in positions else value for output, value in answer.items()}
 
 
+def is_text(signature: Signature, name: str) -> bool:
+    """Return True if an input is a text, which may be missing, and no row of tokens or content of a file."""
+    spec = signature.inputs[name]
+    return spec.dtype == "string" and spec.shape == (None,) and name != _FILES
+
+
 def _tokens_input(signature: Signature) -> str | None:
     """Return the name of the input for rows of tokens, string `[batch, length]`, if there is one."""
     found = [name for name, spec in signature.inputs.items() if spec.dtype == "string"]
@@ -127,13 +141,13 @@ def _tokens(value: Any, where: str) -> list[str]:
             value = json.loads(value) if value.startswith("[") else _split(value)
         except ValueError:
             value = _split(value)
-    if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
+    if not isinstance(value, list):
         raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
     if "" in value:
         raise DataError(
             f"{where} has an empty token, which is padding: leave it out. Received {value!r:.60}."
         )
-    return value
+    return token_texts(value, f"{where}: the tokens")
 
 
 def _split(text: str) -> list[str]:

@@ -1,7 +1,6 @@
 """The answers to rows beside the columns that identify them, and what is written of them."""
 
 import csv
-import json
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from keras_selfattn import valid_json
 from keras_selfattn.asking.answer_values import cell_text, plain
 from keras_selfattn.asking.asked_rows import QueryRow
 from keras_selfattn.asking.input_cells import without_padding
@@ -55,18 +55,24 @@ def answered(
 
 
 def write(stream: TextIO, answers: Iterable[Answer], form: str) -> None:
-    """Write answers, which all have the same names, as "json", an object a line, or as "csv"."""
+    """Write answers as "json", an object a line, or as "csv", whose columns are those of the first answer.
+
+    Raises:
+        DataError: for an answer with another column, in "csv".
+    """
     if form == "json":
         for answer in answers:
             record = {name: plain(value) for name, value in answer.items()}
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+            stream.write(valid_json.dumps(record, ensure_ascii=False) + "\n")
         return
-    writer, first = csv.writer(stream, lineterminator="\n"), True
+    writer, names = csv.writer(stream, lineterminator="\n"), None
     for answer in answers:
-        if first:
-            writer.writerow(answer)
-            first = False
-        writer.writerow(cell_text(value) for value in answer.values())
+        if names is None:
+            names = dict.fromkeys(answer)
+            writer.writerow(names)
+        if other := [name for name in answer if name not in names]:
+            raise DataError(f"A row has a column {other[0]!r}, which the first row lacks: use --format json.")
+        writer.writerow(cell_text(answer.get(name)) for name in names)
 
 
 def write_file(output: Path, answers: Iterable[Answer], form: str) -> None:

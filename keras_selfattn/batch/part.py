@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import input_columns, input_value
+from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
 from keras_selfattn.batch.length_batches import Model, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
@@ -143,13 +143,8 @@ class PendingWindow:
 
     def _cell(self, signature: Signature, name: str, value: Any) -> Any:
         column = self._part.inputs[name]
-        if value is None:
+        if value is None and not is_text(signature, name):
             raise DataError(f"it has no {column!r}")
-        if isinstance(value, str) and signature.inputs[name].dtype == "string":
-            # Half of a surrogate pair, which JSON can carry, has no UTF-8.
-            value = value.encode(errors="replace").decode()
-        elif isinstance(value, bool | int | float) and signature.inputs[name].shape == (None,):
-            value = str(value) if signature.inputs[name].dtype == "string" else value
         return input_value(signature, name, value, repr(column))
 
     def _check_columns(self, place: int, taken: set[str]) -> None:

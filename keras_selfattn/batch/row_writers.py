@@ -6,14 +6,14 @@ streams, one for each window, which become one file at the end.
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from keras_selfattn.asking.answer_values import plain
+from keras_selfattn import valid_json
+from keras_selfattn.asking.answer_values import cell_text, plain
 from keras_selfattn.atomic import new_file
 from keras_selfattn.batch.row_files import PARQUET, Window, arrow
 from keras_selfattn.data.arrow_tables import FEATURES_KEY
@@ -237,7 +237,12 @@ def _as_schema(batch: Any, schema: Any) -> Any:
 
 
 def _as_texts(values: Sequence[Any]) -> Any:
-    texts = [None if value is None else _cell(value).encode(errors="replace").decode() for value in values]
+    # An empty text stays one.
+    missing = [value is None or value != value for value in values]  # noqa: PLR0124  NaN
+    texts = [
+        None if none else _cell(value).encode(errors="replace").decode()
+        for none, value in zip(missing, values, strict=True)
+    ]
     return arrow().array(texts, arrow().string())
 
 
@@ -259,9 +264,9 @@ def _arrow_column(values: Sequence[Any]) -> Any:
 
 def _json_line(record: dict[str, Any]) -> bytes:
     try:
-        return json.dumps(record, ensure_ascii=False, default=_json_value).encode() + b"\n"
+        return valid_json.dumps(record, ensure_ascii=False, default=_json_value).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can carry escaped
-        return json.dumps(record, default=_json_value).encode() + b"\n"
+        return valid_json.dumps(record, default=_json_value).encode() + b"\n"
 
 
 def _json_value(value: Any) -> Any:
@@ -272,11 +277,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=_json_value)
-    found = value if isinstance(value, bool | int | float) else _json_value(value)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    is_json = value is None or isinstance(value, bool | int | float | list | dict)
+    return cell_text(value if is_json else _json_value(value), default=_json_value)

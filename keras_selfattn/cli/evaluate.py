@@ -1,12 +1,13 @@
 """`keras-selfattn evaluate`: how good a run is on a file it has not seen, and the rows it answers wrongly."""
 
 import csv
-import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from keras_selfattn import valid_json
 from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.cli.console import check_page_file, console, import_tensorflow
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
@@ -145,7 +146,7 @@ def write_mistakes(file: Path, mistakes: "Columns") -> None:
             if file.suffix.lower() in _JSON:
                 for line in mistakes.rows:
                     record = dict(zip(mistakes.header, line, strict=True))
-                    stream.write(_encodable(json.dumps(record, ensure_ascii=False)) + "\n")
+                    stream.write(_encodable(valid_json.dumps(record, ensure_ascii=False)) + "\n")
                 return
             # With "\n" as the end of lines, Python would not quote a text for its "\r", so all are quoted.
             quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -158,7 +159,9 @@ def write_mistakes(file: Path, mistakes: "Columns") -> None:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, list):
-        return _encodable(json.dumps(value, ensure_ascii=False))
+        return _encodable(valid_json.dumps(value, ensure_ascii=False))
+    if isinstance(value, float) and math.isnan(value):
+        return ""
     return _encodable(value) if isinstance(value, str) else value
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keras_selfattn import valid_json
 from keras_selfattn.cli.console import columns, console, import_tensorflow
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def command(path: Path, as_json: bool) -> None:
 
     found = inspect_saved_model(path)
     if as_json:
-        click.echo(json.dumps(_as_json(found), indent=2, ensure_ascii=False))
+        click.echo(valid_json.dumps(_as_json(found), indent=2, ensure_ascii=False))
         return
     console.print(f"{found.path}", style="bold", soft_wrap=True, highlight=False)
     if found.card is not None:

@@ -26,7 +26,7 @@ _SHOWN_ROWS = 100
 
 
 def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
-    """Write answers, which all have the same names. A file appears when all answers are written.
+    """Write answers. A file appears when all answers are written.
 
     Raises:
         DataError: if it cannot be written.
@@ -44,10 +44,11 @@ def _show(answers: Iterator[Answer]) -> None:
     shown = list(islice(answers, _SHOWN_ROWS))
     more = next(answers, None) is not None
     if shown:
-        names = ["probability" if name == "score" else name for name in shown[0]]
-        table = columns(None, *names, right=("probability",))
+        names = dict.fromkeys(name for answer in shown for name in answer)
+        headers = ["probability" if name == "score" else name for name in names]
+        table = columns(None, *headers, right=("probability",))
         for answer in shown:
-            table.add_row(*(_cell(name, value) for name, value in answer.items()))
+            table.add_row(*(_cell(name, answer.get(name)) for name in names))
         console.print(table)
     if more:
         console.print(f"These are the first {_SHOWN_ROWS} rows; --format csv or json writes all.")

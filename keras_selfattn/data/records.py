@@ -18,7 +18,7 @@ from keras_selfattn.errors import DataError
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 
 # Rows of JSON Lines that tell the columns.
-_FIRST_ROWS = 1000
+FIRST_ROWS = 1000
 
 # The line of a row's beginning, and its values by column.
 Record = tuple[int, dict[str, Any]]
@@ -127,7 +127,7 @@ def columns_of(path: str | Path, *, separator: str | None = None, has_header: bo
     ending = checked_ending(file, _SEPARATORS)
     separator = checked_separator(file, separator, has_header) or _SEPARATORS[ending]
     if separator is None:
-        rows = itertools.islice(iter_rows(file), _FIRST_ROWS)
+        rows = itertools.islice(iter_rows(file), FIRST_ROWS)
         return list(dict.fromkeys(name for row in rows for name in row.values or ()))
     with _opened(file) as opened:
         return _columns(RowLines(file, opened, lone_returns=True), separator, has_header, ending != ".tsv")[0]

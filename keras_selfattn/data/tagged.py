@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from keras_selfattn.data.arrow_tables import ARROW_ENDINGS
+from keras_selfattn.data.cells import checked_items, token_texts
 from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_columns
@@ -119,9 +119,10 @@ def _lists(file: Path, text: str, label: str, column: str) -> LabelledRows:
     records = read_columns(file, (text, label))
     inputs, targets, read = [], [], LabelReader()
     for line, record in records:
-        tokens = [_as_text(token) for token in _strings(file, line, text, record.get(text))]
+        tokens = token_texts(record.get(text), f"{file}: the {text!r} in line {line}")
         named = f"{file}: one of the {label!r} in line {line}"
-        labels = [read(named, each) for each in _strings(file, line, label, record.get(label))]
+        given = checked_items(record.get(label), f"{file}: the {label!r} in line {line}")
+        labels = [read(named, each) for each in given]
         if len(tokens) != len(labels):
             raise DataError(
                 f"{file}: line {line} has {len(tokens)} {text!r} and {len(labels)} {label!r}. Give one label "
@@ -130,26 +131,6 @@ def _lists(file: Path, text: str, label: str, column: str) -> LabelledRows:
         inputs.append(tokens)
         targets.append(labels)
     return LabelledRows(inputs, targets, str(file), [line for line, _ in records])
-
-
-def _strings(file: Path, line: int, column: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise DataError(f"{file}: the {column!r} in line {line} must be a list. Received {value!r:.60}.")
-    for item in value:
-        if item is None or isinstance(item, list | dict | bool):
-            raise DataError(
-                f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is not a string."
-            )
-        if item == "":
-            raise DataError(
-                f"{file}: the {column!r} in line {line} hold '', which is neither a token nor a label."
-            )
-    return value
-
-
-def _as_text(token: Any) -> str:
-    # A lone surrogate, which JSON can hold, is invalid in UTF-8.
-    return str(token).encode(errors="replace").decode()
 
 
 _CONLLU, _LISTS = (".conllu",), (".jsonl", ".ndjson", *ARROW_ENDINGS)

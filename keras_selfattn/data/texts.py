@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.data.arrow_tables import ARROW_ENDINGS, arrow_records
+from keras_selfattn.data.cells import text_of
 from keras_selfattn.data.endings import checked_ending, ending_of
 from keras_selfattn.data.fasttext_lines import read_fasttext
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import Record, iter_lines, iter_records
 from keras_selfattn.data.separators import checked_separator, other_separator
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import LabelList, LabelReader
+from keras_selfattn.label_names import LabelList, LabelReader, is_missing
 
 # Names of columns in a message.
 _SHOWN = 20
@@ -107,10 +108,10 @@ def read_columns(
 
 
 def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
-    """Return the texts of a column; absent and null values are empty.
+    """Return the texts of a column; absent, null and NaN values are empty.
 
     Raises:
-        DataError: for a list or an object in place of a text, with the line.
+        DataError: for a list, an object or an infinite number in place of a text, with the line.
     """
     for line, record in records:
         value = record.get(column)
@@ -120,12 +121,12 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
                 f"{file}: the {column!r} in line {line} must be a text. Received {kind}, {str(value)[:60]}. "
                 "Lists of tokens are read with the task tokens (--task tokens)."
             )
-    return [_as_text(record.get(column)) for _, record in records]
+    return [text_of(record.get(column), f"{file}: the {column!r} in line {line}") for line, record in records]
 
 
 def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     """Return the single label of each row."""
-    missing = [line for line, record in records if not _as_text(record.get(column)).strip()]
+    missing = [line for line, record in records if _is_blank(record.get(column))]
     if missing:
         raise DataError(
             f"{file}: {len(missing)} of {len(records)} rows have no {column!r}, the first at line "
@@ -158,15 +159,14 @@ def _label_lists(
             raise DataError(
                 f"{file}: the {column!r} in line {line} must be a list of labels. Received {value!r}."
             )
-        given = (name for name in value if _as_text(name).strip())
+        given = (name for name in value if not _is_blank(name))
         names = (read(f"{file}: a {column!r} in line {line}", _bare(name)) for name in given)
         found.append(LabelList(dict.fromkeys(names)))
     return found
 
 
-def _as_text(value: Any) -> str:
-    """Return a value as text; absent and null are empty. A lone surrogate, invalid in UTF-8, becomes "?"."""
-    return "" if value is None else str(value).encode(errors="replace").decode()
+def _is_blank(label: Any) -> bool:
+    return is_missing(label) or (isinstance(label, str | bytes) and not label.strip())
 
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS)

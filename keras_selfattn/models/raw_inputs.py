@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.label_names import is_missing
 from keras_selfattn.user_warnings import warn_user
 
 
@@ -111,7 +112,8 @@ def _as_text(row: int, text: Any) -> str:
     if isinstance(text, bytes):
         return text.decode(errors="replace")
     if not isinstance(text, str):
-        raise DataError(f"Text {row} (counted from 0) is not a string. Received {text!r:.80}.")
+        hint = " Give '' for a missing text." if is_missing(text) else ""
+        raise DataError(f"Text {row} (counted from 0) is not a string. Received {text!r:.80}.{hint}")
     return text
 
 

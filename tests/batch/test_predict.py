@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import json
+import math
 import os
 import random
 import re
@@ -105,6 +106,7 @@ def test_rows_that_cannot_be_read_are_told_with_their_lines_and_the_others_are_a
 def test_rows_of_json_lines_without_a_text_or_with_an_answers_column_are_told(predict, tmp_path):
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [{"text": "a"}, {"other": 1}, {"text": None}, {"text": ["a"]}, {"text": 5}, {"text": "\ud800"}]
+    rows.append({"text": math.nan})
     rows.append({"text": "b", "predicted_label": "x"})
     source.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{]\n[1]\n")
     done = predict(source, output)
@@ -112,8 +114,10 @@ def test_rows_of_json_lines_without_a_text_or_with_an_answers_column_are_told(pr
     source.write_text("".join(json.dumps(row) + "\n" for row in rows[:-1]) + "{]\n[1]\n")
     done = predict(source, output)
     assert done.exit_code == 6
-    assert [row["text"] for row in read(output)] == ["a", 5, "\ud800"]
-    assert [error["line"] for error in errors(output)] == [2, 3, 4, 7, 8]
+    found = read(output)
+    assert [row.get("text") for row in found] == ["a", None, None, 5, "\ud800", None]
+    assert {row["score"] for row in found if row.get("text") is None} == {0.0}, "that of an empty text"
+    assert [error["line"] for error in errors(output)] == [4, 8, 9]
 
 
 def test_a_header_alone_gives_a_header_and_no_rows(predict, tmp_path):

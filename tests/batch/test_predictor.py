@@ -42,6 +42,13 @@ def test_an_unknown_output_is_told_with_those_there_are(model):
         batch.predictor(model, outputs=["nope"])({"text": ["a"]})
 
 
+def test_a_missing_text_is_answered_as_an_empty_one(model):
+    for missing in (None, np.nan, pd.NA):
+        assert batch.predictor(model)({"text": ["ab", missing, ""]})["score"].tolist() == pytest.approx(
+            [0.2, 0, 0]
+        )
+
+
 def test_a_row_that_is_no_input_is_named(model):
     with pytest.raises(DataError, match=r"row 2 of 3 \(counted from 0\): .*a text is FAIL"):
         batch.predictor(model)({"text": ["a", "b", "FAIL"]})

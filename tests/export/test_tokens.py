@@ -202,8 +202,8 @@ def test_query_takes_tokens_between_blanks(server):
 
 @pytest.mark.process
 def test_query_refuses_what_is_no_row_of_tokens(server, tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"tokens": ["a", 3]}\n')
+    (tmp_path / "rows.jsonl").write_text('{"tokens": ["a", null]}\n')
     asked = ["query", "tagger", "--target", server.target, "--file", str(tmp_path / "rows.jsonl")]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code != 0
-    assert "line 1: a row of tokens must be a list of strings" in str(done.exception) + done.output
+    assert "line 1: the tokens hold None, which is not a string" in str(done.exception) + done.output

@@ -313,12 +313,58 @@ def test_what_is_no_row_for_the_model_is_named(numbers, texts, tmp_path):
     (tmp_path / "in.csv").write_text("x,scale\noops,1\n")
     done = invoke(numbers, "query", "--file", tmp_path / "in.csv")
     assert (done.exit_code, "line 2: 'x' must be one row of float32 [None, 2]" in done.output) == (1, True)
-    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
+    (tmp_path / "in.jsonl").write_text('{"x": [1, 2]}\n{"x": null}\n')
+    done = invoke(numbers, "query", "--file", tmp_path / "in.jsonl")
+    assert (done.exit_code, "line 2 has no 'x'" in done.output) == (1, True)
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": ["b"]}\n')
     done = invoke(texts, "query", "--file", tmp_path / "in.jsonl")
-    assert (done.exit_code, "line 2 has no 'text'" in done.output) == (1, True)
-    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": 7}\n')
-    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl")
-    assert (done.exit_code, "rows 0 to 1" in done.output) == (2, True)
+    assert (done.exit_code, "line 2: 'text' must be a text. Received a list" in done.output) == (1, True)
+
+
+def test_a_missing_text_is_asked_as_an_empty_one(texts, tmp_path):
+    rows = ['{"text": null, "id": 1}', '{"text": "", "id": NaN}', '{"id": 3}', '{"text": NaN}', '{"text": 7}']
+    (tmp_path / "in.jsonl").write_text("\n".join(rows))
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl", "--format", "json")
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
+    assert [row["label"] for row in found[:4]] == [found[1]["label"]] * 4
+    [asked] = texts.received("Predict")
+    assert list(asked.inputs["text"].string_val) == [b"", b"", b"", b"", b"7"]
+
+
+def test_a_column_may_be_absent_in_the_first_rows(texts, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"id": 2}\n{"id": 3, "text": "a"}\n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl", "--format", "json")
+    assert done.exit_code == 0, done.output
+    [asked] = texts.received("Predict")
+    assert list(asked.inputs["text"].string_val) == [b"", b"", b"a"]
+
+
+def test_a_row_that_cannot_be_read_ends_the_answers_where_it_stands(texts, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n{"text": \n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl", "--format", "json", "--batch-size", "1")
+    assert (done.exit_code, "line 3 is not JSON" in done.output) == (1, True)
+    assert [json.loads(line)["text"] for line in done.stdout.splitlines() if line[:1] == "{"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("form", ["csv", "table"])
+def test_answers_stand_under_their_own_columns(texts, tmp_path, form):
+    (tmp_path / "in.jsonl").write_text('{"text": "a", "id": 1}\n{"text": "b"}\n{"id": 3, "text": "c"}\n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl", "--format", form)
+    assert done.exit_code == 0, done.output
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        assert [(row["text"], row["id"]) for row in rows] == [("a", "1"), ("b", ""), ("c", "3")]
+        assert all(row["label"] and row["score"] for row in rows)
+    else:
+        cells = [re.split(r"\s*[│|]\s*", line)[1:3] for line in done.stdout.splitlines() if "%" in line]
+        assert cells == [["a", "1"], ["b", ""], ["c", "3"]]
+
+
+def test_a_column_that_a_csv_has_no_place_for_is_named(texts, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": "b", "id": 2}\n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl", "--format", "csv")
+    assert (done.exit_code, "has a column 'id', which the first row lacks" in done.output) == (1, True)
 
 
 def test_an_empty_token_is_refused(stock_server):

@@ -1,0 +1,266 @@
+"""Null, absent and NaN mean the same in every file and command; JSON that is written is valid."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+
+from keras_selfattn import valid_json
+from keras_selfattn.asking.input_cells import input_value
+from keras_selfattn.asking.row_answers import write
+from keras_selfattn.batch.row_files import Window, open_rows
+from keras_selfattn.batch.row_writers import writer_for
+from keras_selfattn.cli.evaluate import write_mistakes
+from keras_selfattn.data.tagged import read_tagged
+from keras_selfattn.data.texts import read_corpus, read_table
+from keras_selfattn.errors import DataError
+from keras_selfattn.label_names import as_name_lists, as_names
+from keras_selfattn.metrics.report import Columns
+from keras_selfattn.models.raw_inputs import as_texts, as_token_lists
+from keras_selfattn.run_folder import read_config, read_metrics, write_run
+from keras_selfattn.serving.client import Signature, TensorSpec
+
+TEXTS = ["good", None, math.nan, ""]
+READ = ["good", "", "", ""]
+
+
+def columns(folder, ending, **named):
+    file = folder / f"t{ending}"
+    if ending == ".csv":  # as pandas writes it
+        pd.DataFrame(named).to_csv(file, index=False)
+    elif ending == ".jsonl":
+        rows = [dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        table = pa.table({name: pa.array(values, from_pandas=True) for name, values in named.items()})
+        (parquet.write_table if ending == ".parquet" else feather.write_feather)(table, file)
+    return file
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".feather"])
+def test_a_missing_text_is_an_empty_text(tmp_path, ending):
+    file = columns(tmp_path, ending, text=TEXTS, label=["a", "b", "c", "d"])
+    assert read_table(file).inputs == READ
+    assert read_corpus(file) == ["good"]
+
+
+def test_an_absent_text_and_a_number_of_floats_that_is_none_are_empty_too(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": "x"}\n{"label": "y"}\n')
+    assert read_table(tmp_path / "t.jsonl").inputs == ["a", ""]
+    floats = pa.table({"text": pa.array([1.5, math.nan, None]), "label": ["x", "y", "z"]})
+    parquet.write_table(floats, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").inputs == ["1.5", "", ""]
+
+
+@pytest.mark.parametrize("value", ["null", "NaN", '" "'])
+def test_a_missing_label_is_named_by_its_line(tmp_path, value):
+    (tmp_path / "t.jsonl").write_text(f'{{"text": "a", "label": "x"}}\n{{"text": "b", "label": {value}}}\n')
+    with pytest.raises(DataError, match="1 of 2 rows have no 'label', the first at line 2"):
+        read_table(tmp_path / "t.jsonl")
+
+
+def test_missing_names_of_a_list_are_none_of_its_labels(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": ["x", null, NaN, ""]}\n')
+    assert read_table(tmp_path / "t.jsonl").targets == [["x"]]
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": ["x"]}\n{"text": "a", "label": NaN}\n')
+    with pytest.raises(DataError, match="'label' in line 2 must be a list of labels. Received nan"):
+        read_table(tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize("value", ["Infinity", "-Infinity"])
+def test_an_infinite_number_is_neither_text_nor_label(tmp_path, value):
+    (tmp_path / "t.jsonl").write_text(f'{{"text": {value}, "label": "x"}}\n')
+    with pytest.raises(
+        DataError, match="'text' in line 1 must be a text. Received -?inf, an infinite number"
+    ):
+        read_table(tmp_path / "t.jsonl")
+    (tmp_path / "t.jsonl").write_text(f'{{"text": "a", "label": {value}}}\n')
+    with pytest.raises(DataError, match="'label' in line 1 is no name. Received -?inf, an infinite number"):
+        read_table(tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize("value", ["null", "NaN", "Infinity"])
+@pytest.mark.parametrize("place", ["tokens", "labels"])
+def test_a_missing_token_or_its_label_is_an_error(tmp_path, value, place):
+    row = {"tokens": '["a", "b"]', "labels": '["x", "y"]'}
+    row[place] = f'["a", {value}]'
+    (tmp_path / "t.jsonl").write_text(f'{{"tokens": {row["tokens"]}, "labels": {row["labels"]}}}\n')
+    with pytest.raises(DataError, match=f"'{place}' in line 1 .*(None|nan|inf)"):
+        read_tagged(tmp_path / "t.jsonl")
+
+
+def test_bytes_of_parquet_are_texts_in_utf_8(tmp_path):
+    content = {"text": ["é".encode(), b""], "label": [b"x", b"y"]}
+    parquet.write_table(pa.table(content), tmp_path / "t.parquet")
+    rows = read_table(tmp_path / "t.parquet")
+    assert (rows.inputs, rows.targets) == (["é", ""], ["x", "y"])
+    tokens = {"tokens": [["é".encode(), b"b"]], "labels": [[b"x", b"y"]]}
+    parquet.write_table(pa.table(tokens), tmp_path / "t.parquet")
+    assert read_tagged(tmp_path / "t.parquet").inputs == [["é", "b"]]
+    parquet.write_table(pa.table({"text": [b"\xff"], "label": ["x"]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="'text' in line 1 must be a text in UTF-8"):
+        read_table(tmp_path / "t.parquet")
+
+
+TEXT = Signature({"text": TensorSpec("string", (None,))}, {})
+TOKENS = Signature({"tokens": TensorSpec("string", (None, None))}, {})
+FILE = Signature({"encoded": TensorSpec("string", (None,))}, {})
+
+
+def test_a_request_holds_what_a_training_would_read():
+    given = [*TEXTS, pd.NA, pd.NaT, 7, True, "\ud800", b"\xc3\xa9", np.float32("nan")]
+    wanted = [*READ, "", "", "7", "True", "?", "é", ""]
+    assert [input_value(TEXT, "text", each, "row 1") for each in given] == wanted
+    assert input_value(TOKENS, "tokens", ["a", 7, b"b"], "row 1") == ["a", "7", "b"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "value"),
+    [
+        (TEXT, ["a"]),
+        (TEXT, {"a": 1}),
+        (TEXT, math.inf),
+        (TOKENS, None),
+        (TOKENS, math.nan),
+        (TOKENS, ["a", None]),
+        (TOKENS, ["a", math.nan]),
+        (TOKENS, [["a"]]),
+        (FILE, None),
+        (FILE, math.nan),
+    ],
+)
+def test_what_is_no_text_or_token_is_refused_by_its_row(signature, value):
+    with pytest.raises(DataError, match="row 1"):
+        input_value(signature, next(iter(signature.inputs)), value, "row 1")
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA])
+def test_columns_in_memory_name_the_row_that_misses_a_value(missing):
+    for texts in (["a", missing], pd.Series(["a", missing], dtype=object), np.array(["a", missing], object)):
+        with pytest.raises(DataError, match="Text 1 .* is not a string. Received .* Give '' for a missing"):
+            as_texts(texts)
+    with pytest.raises(DataError, match="Token 1 of row 0 .* is not a string"):
+        as_token_lists([["a", missing]])
+    with pytest.raises(DataError, match="Label 1 .* is missing"):
+        as_names(["x", missing])
+    with pytest.raises(DataError, match="A label of row 0 .* is missing"):
+        as_name_lists([["x", missing]])
+
+
+def test_an_infinite_number_is_no_label_in_memory():
+    with pytest.raises(DataError, match="Label 1 .* is no name. Received inf, an infinite number"):
+        as_names(np.array([1.0, np.inf]))
+
+
+def valid(content):
+    def refused(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    return [json.loads(line, parse_constant=refused) for line in content.splitlines()]
+
+
+ANSWERS = {"score": [np.float32("nan"), np.float32(0.5)], "values": [np.array([1, np.inf]), np.zeros(1)]}
+RECORDS = [{"id": math.nan, "n": [math.nan]}, {"id": None, "n": math.inf}]
+
+
+def encoded(path):
+    window = Window([1, 2], RECORDS, [0], 0)
+    return writer_for(path, ["id", "n"], list(ANSWERS)).encoded(window, [0, 1], ANSWERS)[0]
+
+
+def test_rows_of_predict_are_valid_json_lines(tmp_path):
+    assert valid(encoded(tmp_path / "t.jsonl")) == [
+        {"id": None, "n": [None], "score": None, "values": [1, None]},
+        {"id": None, "n": None, "score": 0.5, "values": [0.0]},
+    ]
+
+
+def test_missing_numbers_are_empty_fields_of_csv_and_infinite_ones_words(tmp_path):
+    rows = list(csv.reader(encoded(tmp_path / "t.csv").decode().splitlines()))
+    assert rows == [["", "[null]", "", "[1.0, null]"], ["", "Infinity", "0.5", "[0.0]"]]
+
+
+def test_numbers_of_parquet_stay_what_they_are(tmp_path):
+    (tmp_path / "draft").write_bytes(encoded(tmp_path / "t.parquet"))
+    writer_for(tmp_path / "t.parquet", ["id", "n"], list(ANSWERS)).finish(
+        tmp_path / "draft", tmp_path / "t.parquet"
+    )
+    found = parquet.read_table(tmp_path / "t.parquet").to_pydict()
+    assert math.isnan(found["score"][0])
+    assert found["values"][0] == [1, math.inf]
+    assert [value is None or math.isnan(value) for value in found["id"]] == [True, True]
+    assert found["n"] == ["[null]", "Infinity"], "a column of several types is text"
+
+
+@pytest.mark.parametrize(("form", "wanted"), [("json", None), ("csv", "")])
+def test_the_answers_of_query_are_valid(tmp_path, form, wanted):
+    with (tmp_path / "t").open("w") as stream:
+        write(stream, [{"id": None, "score": np.float32("nan"), "values": np.array([np.nan, 1])}], form)
+    content = (tmp_path / "t").read_text()
+    if form == "json":
+        assert valid(content) == [{"id": wanted, "score": wanted, "values": [None, 1]}]
+    else:
+        assert list(csv.reader(content.splitlines()))[1] == [wanted, wanted, "[null, 1.0]"]
+
+
+def test_the_mistakes_of_evaluate_are_valid(tmp_path):
+    found = Columns(["line", "label", "probability"], [(2, [1.0, math.nan], math.nan)])
+    write_mistakes(tmp_path / "t.jsonl", found)
+    assert valid((tmp_path / "t.jsonl").read_text()) == [
+        {"line": 2, "label": [1.0, None], "probability": None}
+    ]
+    write_mistakes(tmp_path / "t.csv", found)
+    assert (tmp_path / "t.csv").read_text().splitlines()[1] == '2,"[1.0, null]",""'
+
+
+class _Model:
+    """As much of a model as a run folder records."""
+
+    class config:  # noqa: N801
+        @staticmethod
+        def summary():
+            return {"width": 8, "rate": math.inf}
+
+    def save(self, path):
+        path.write_bytes(b"")
+
+
+class _Figures:
+    rows = 2
+
+    def summary(self):
+        return {"mean_absolute_error": math.nan, "accuracy": 0.5}
+
+    def tables(self):
+        return {}
+
+
+def test_the_files_of_a_run_are_valid(tmp_path):
+    example = {"input": [math.nan], "target": "x", "where": 1}
+    write_run(
+        tmp_path, _Model(), _Figures(), split="test", history={}, settings={"a": [math.nan]}, example=example
+    )
+    for name in ("metrics.json", "config.json", "example.json"):
+        valid((tmp_path / name).read_text().replace("\n", ""))
+    assert read_metrics(tmp_path)["mean_absolute_error"] is None
+    assert (read_config(tmp_path)["a"], read_config(tmp_path)["model"]["rate"]) == ([None], None)
+
+
+def test_valid_json_takes_values_of_other_types():
+    default = {"x": [math.nan]}
+    assert valid_json.dumps([{1: (math.inf, 2)}, object()], default=lambda _: default) == (
+        '[{"1": [null, 2]}, {"x": [null]}]'
+    )
+    with pytest.raises(TypeError):
+        valid_json.dumps([math.nan, object()])
+
+
+def test_a_window_of_json_lines_reads_nan(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": NaN}\n')
+    [window] = open_rows(tmp_path / "t.jsonl").windows(None)
+    assert math.isnan(window.records[0]["text"])
