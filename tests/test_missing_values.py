@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -242,9 +243,9 @@ class _Figures:
 
 def test_the_files_of_a_run_are_valid(tmp_path):
     example = {"input": [math.nan], "target": "x", "where": 1}
-    write_run(
-        tmp_path, _Model(), _Figures(), split="test", history={}, settings={"a": [math.nan]}, example=example
-    )
+    model: Any = _Model()
+    figures: Any = _Figures()
+    write_run(tmp_path, model, figures, split="test", history={}, settings={"a": [math.nan]}, example=example)
     for name in ("metrics.json", "config.json", "example.json"):
         valid((tmp_path / name).read_text().replace("\n", ""))
     assert read_metrics(tmp_path)["mean_absolute_error"] is None
