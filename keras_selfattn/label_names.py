@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.written_lists import written_list
 
 _NUMBERS = ("a boolean", "an integer", "a fraction")
 
@@ -67,14 +68,23 @@ def as_names(labels: Any) -> list[str]:
         labels: in any container, or as one column, `[rows, 1]` or a list of lists of one.
 
     Raises:
-        DataError: if there are none, or for one that `LabelReader` refuses, with its row.
+        DataError: if there are none, or for one that `LabelReader` refuses or that is a list written as a
+            text, with its row.
     """
     if labels is None:
         raise DataError("Labels are needed with raw rows. Received None; give one label a row.")
     rows, read = _rows(labels), LabelReader()
     if rows and all(map(_holds_one, rows)):
         rows = [next(iter(row)) for row in rows]
-    return [read(f"Label {row} (counted from 0)", label) for row, label in enumerate(rows)]
+    names = [read(f"Label {row} (counted from 0)", label) for row, label in enumerate(rows)]
+    for row, name in enumerate(names):
+        found = written_list(name)
+        if found is not None and found.is_certain:
+            raise DataError(
+                f"Label {row} (counted from 0) is {found.form} and a text, {name!r:.60}. Give a list of "
+                "names: json.loads reads JSON, and ast.literal_eval what Python printed."
+            )
+    return names
 
 
 def as_name_lists(labels: Any) -> list[LabelList]:

@@ -50,6 +50,7 @@ MODULES = (
     "label_names.py",
     "py.typed",
     "valid_json.py",
+    "written_lists.py",
 )
 _IMPORTED = re.compile(r"^(\s*(?:from|import) )keras_selfattn(?=[. ])", re.MULTILINE)
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)

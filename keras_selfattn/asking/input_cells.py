@@ -12,6 +12,7 @@ from keras_selfattn.data.separators import other_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import is_missing
 from keras_selfattn.serving.client import Signature, TensorSpec
+from keras_selfattn.written_lists import written_list
 
 # Name of the input for files: the user gives their names, and their content is sent.
 _FILES = "encoded"
@@ -139,7 +140,13 @@ def _tokens(value: Any, where: str) -> list[str]:
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.startswith("[") else _split(value)
-        except ValueError:
+        except (ValueError, RecursionError):
+            found = written_list(value)
+            if found is not None:
+                raise DataError(
+                    f"{where}: the tokens are {found.form}, {value!r:.60}. Write a JSON list (json.dumps in "
+                    "Python), or the tokens with blanks between them."
+                ) from None
             value = _split(value)
     if not isinstance(value, list):
         raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")

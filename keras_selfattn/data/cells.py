@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import is_missing
+from keras_selfattn.written_lists import written_list
 
 
 def text_of(value: Any, where: str) -> str:
@@ -69,7 +70,9 @@ def checked_items(value: Any, where: str) -> list[Any]:
         DataError: as for `token_texts`.
     """
     if not isinstance(value, list):
-        raise DataError(f"{where} must be a list. Received {value!r:.60}.")
+        found = written_list(value) if isinstance(value, str) else None
+        hint = "" if found is None else f" This is a text that holds {found.form}: write the list itself."
+        raise DataError(f"{where} must be a list. Received {value!r:.60}.{hint}")
     for item in value:
         if item in ("", b""):
             raise DataError(f"{where} hold '', which is neither a token nor a label.")

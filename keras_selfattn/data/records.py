@@ -5,7 +5,8 @@ import gzip
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -182,14 +183,17 @@ def _rows(
 ) -> Iterator[Row]:
     """Rows of separated values. pandas is not used: it accepts an extra comma."""
     lines = RowLines(file, content, lone_returns=True)
-    columns, first = _columns(lines, separator, has_header, quoted)
+    columns, first, problem = _columns(lines, separator, has_header, quoted)
     if start is not None and start.offset >= lines.end.offset:
         lines = RowLines(file, content, start, lone_returns=True)
     elif not has_header:
-        yield Row(1, dict(zip(columns, first, strict=True)), "", lines.end)
-    reader = _reader(lines, separator, quoted)
+        values = None if problem else dict(zip(columns, first, strict=True))
+        yield Row(1, values, problem, lines.end)
+    raw: list[str] = []
+    reader = _reader(_noted(lines, raw), separator, quoted)
     while True:
         begin = lines.end.line
+        raw.clear()
         try:
             record = next(reader)
         except StopIteration:
@@ -201,16 +205,19 @@ def _rows(
             continue
         problem = lines.next_row()
         if record:
+            problem = problem or _quote_problem(file, begin, raw, separator, record) if quoted else problem
             problem = problem or _width_problem(file, begin, columns, first, record)
             values = None if problem else dict(zip(columns, record, strict=True))
             yield Row(begin, values, problem, lines.end)
 
 
-def _columns(lines: RowLines, separator: str, has_header: bool, quoted: bool) -> tuple[list[str], list[str]]:
-    """Return the names of the columns, after reading the first record, and that record."""
-    file = lines.file
+def _columns(
+    lines: RowLines, separator: str, has_header: bool, quoted: bool
+) -> tuple[list[str], list[str], str]:
+    """Return the names of the columns, after reading the first record; that record; its problem as a row."""
+    file, raw = lines.file, []
     try:
-        first = next(filter(None, _reader(lines, separator, quoted)), None)
+        first = next(filter(None, _reader(_noted(lines, raw), separator, quoted)), None)
     except csv.Error as error:
         hint = other_separator(file, [_first_line(file)])
         raise DataError(f"{file} cannot be parsed: {error}, in the row from line 1 on.{hint}") from error
@@ -218,12 +225,52 @@ def _columns(lines: RowLines, separator: str, has_header: bool, quoted: bool) ->
         raise DataError(problem)
     if first is None:
         raise DataError(f"{file} is empty.")
+    problem = _quote_problem(file, 1, raw, separator, first) if quoted else ""
     if not has_header:
-        return [str(number) for number, _ in enumerate(first, start=1)], first
-    return _checked_header(file, first), first
+        return [str(number) for number, _ in enumerate(first, start=1)], first, problem
+    if problem:
+        raise DataError(problem)
+    return _checked_header(file, first), first, ""
 
 
-def _reader(lines: RowLines, separator: str, quoted: bool) -> Any:
+def _noted(lines: Iterable[str], raw: list[str]) -> Iterator[str]:
+    """Yield the lines, and keep them in a list for messages."""
+    for line in lines:
+        raw.append(line)
+        yield line
+
+
+def _quote_problem(file: Path, line: int, raw: Sequence[str], separator: str, record: list[str]) -> str:
+    """Return the problem of a row with a blank before the quotes of a field, which hold it no more; or "".
+
+    Such quotes would be part of the value, and a separator between them would cut it.
+    """
+    if separator == " " or not any(' "' in each for each in raw):
+        return ""
+    suspects = [field for field in record if field[:1] == " " and field.lstrip(" ")[:1] == '"']
+    if not suspects or not _holds_quoted(raw, separator, record):
+        return ""
+    return (
+        f"{file} cannot be parsed: line {line} has a blank before a quote, {suspects[0]!r:.40}: quotes of "
+        "a field are its first and last characters (RFC 4180). Remove the blanks after the separators."
+    )
+
+
+def _holds_quoted(raw: Sequence[str], separator: str, record: list[str]) -> bool:
+    """Return True if a row has other values once blanks around quotes are skipped."""
+    after = re.compile(rf'" +(?=[{re.escape(separator)}\r\n]|\Z)')
+    for lines in (raw, [after.sub('"', line) for line in raw]):
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+        try:
+            found = next(filter(None, reader), [])
+        except csv.Error:  # a blank after the quotes, or quotes that hold a part of the value only
+            continue
+        pairs = list(zip(found, record, strict=False))
+        return len(found) != len(record) or any(new not in (old, old.lstrip(" ")) for new, old in pairs)
+    return False
+
+
+def _reader(lines: Iterable[str], separator: str, quoted: bool) -> Any:
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     # Larger than any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
     csv.field_size_limit(2**31 - 1)

@@ -13,6 +13,7 @@ from keras_selfattn.data.records import Record, iter_lines, iter_records
 from keras_selfattn.data.separators import checked_separator, other_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import LabelList, LabelReader, is_missing
+from keras_selfattn.written_lists import WrittenList, written_list
 
 # Names of columns in a message.
 _SHOWN = 20
@@ -31,9 +32,10 @@ def read_table(
 
     Text is in UTF-8. A `.txt` file is read in fastText's form, without columns (`read_fasttext`).
 
-    Values are not interpreted: "NA" is a text, "007" a label. An empty text is a valid row. A .csv may quote
-    fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). If JSON Lines or Parquet
-    have lists as labels, or `label_separator` is given, a row has any number of labels.
+    Values are not interpreted: "NA" is a text, "007" a label. An empty text is a valid row, and a missing one
+    (null, NaN) is empty. A .csv may quote fields (RFC 4180); a .tsv has no quoting (IANA's
+    text/tab-separated-values). If labels are lists, in JSON Lines or Parquet, if all are JSON lists written
+    as text, or if `label_separator` is given, a row has any number of labels.
 
     Args:
         path: the file.
@@ -47,7 +49,8 @@ def read_table(
         ConfigError: for an invalid `separator`; for one, or no header, of a file without columns.
         DataError: for an empty `label_separator`; if the file is missing, empty, of another kind, not UTF-8
             (with the line), has no such column (with its columns), rows of another width (with the line), no
-            rows, or rows without a label (with their number and first line).
+            rows, rows without a label (with their number and first line), or lists as labels in another
+            form, or in some rows only (with the line).
 
     Example:
 
@@ -67,6 +70,8 @@ def read_table(
     hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
     records = read_columns(file, (text, label), hint, separator=separator, has_header=has_header)
     texts = texts_of(file, text, records)
+    if not any(isinstance(record.get(label), list) for _, record in records):
+        records = _with_lists(file, label, label_separator, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
         labels: Sequence[Any] = _label_lists(file, label, label_separator, records)
     else:
@@ -124,6 +129,52 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     return [text_of(record.get(column), f"{file}: the {column!r} in line {line}") for line, record in records]
 
 
+def _with_lists(file: Path, column: str, separator: str | None, records: list[Record]) -> list[Record]:
+    """Return the rows with lists in place of labels that are JSON lists written as text, if all are.
+
+    Raises:
+        DataError: for a list in another form, in some rows only, or beside a separator.
+    """
+    values = [record.get(column) for _, record in records]
+    found = [written_list(value) if isinstance(value, str) else None for value in values]
+    if separator is None and all(each is not None and each.names is not None for each in found):
+        lists = [each.names for each in found if each is not None]
+        return [
+            (line, {**record, column: names}) for (line, record), names in zip(records, lists, strict=True)
+        ]
+    certain = {place: each for place, each in enumerate(found) if each is not None and each.is_certain}
+    if certain:
+        # Another form first: where it is mended, all may be JSON.
+        place = min(certain, key=lambda place: (certain[place].names is not None, place))
+        raise DataError(
+            f"{file}: the {column!r} in line {records[place][0]} is {certain[place].form}, "
+            f"{values[place]!r:.60}{_advice(certain[place], separator, found, records, values)}"
+        )
+    return records
+
+
+def _advice(
+    found: WrittenList,
+    separator: str | None,
+    others: Sequence[WrittenList | None],
+    records: Sequence[Record],
+    values: Sequence[Any],
+) -> str:
+    """Return the end of the sentence about a list that is written as text, and the next step."""
+    if found.names is None:
+        return (
+            ". Write it as JSON (json.dumps in Python), or names alone with a character between them, and "
+            "name that with --label-separator (`label_separator`)."
+        )
+    if separator is not None:
+        return ", which needs no separator. Leave --label-separator (`label_separator`) out."
+    place = next(place for place, each in enumerate(others) if each is None or not each.is_certain)
+    return (
+        f", where line {records[place][0]} has {values[place]!r:.60}. Write a JSON list in each row "
+        "(json.dumps in Python), with [] for none."
+    )
+
+
 def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     """Return the single label of each row."""
     missing = [line for line, record in records if _is_blank(record.get(column))]
@@ -136,7 +187,8 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     for line, record in records:
         if isinstance(record[column], dict):
             raise DataError(
-                f"{file}: the {column!r} in line {line} must be a label. Received {record[column]!r}."
+                f"{file}: the {column!r} in line {line} must be a label. Received {record[column]!r:.200}. "
+                "Give a name, or a list of names if rows have several."
             )
     return [read(f"{file}: the {column!r} in line {line}", _bare(record[column])) for line, record in records]
 
