@@ -157,3 +157,11 @@ def test_predict_reads_the_same_names(tmp_path):
     [window] = open_rows(file).windows(None)
     assert [window.records[row]["label"] for row in (0, 2)] == ["pos", None]
     assert [bool(window.problem(row)) for row in range(3)] == [False, True, False]
+
+
+def test_a_window_that_is_cut_keeps_its_names(tmp_path):
+    """As on Ray, where windows end where others begin."""
+    file = table(tmp_path, {"text": ["a", "b", "c"], "label": [1, 0, 1]}, {"label": OPINION})
+    [window] = open_rows(file).windows([1])
+    cut = window.cut([2])
+    assert ([*cut.lines], cut.records[0]["label"], len(cut.records)) == ([2], "neg", 1)
