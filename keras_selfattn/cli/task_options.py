@@ -51,7 +51,7 @@ _OF_TASKS = (
         "--label-separator",
         metavar="CHAR",
         help="Character between the labels of a row that has several.",
-        without="one label a row",
+        without="one label a row, or a JSON list",
     ),
     Option("--tokens", type=click.Choice(["words", "characters"]), help="Units of a text.", without="words"),
     Option(

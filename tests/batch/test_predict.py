@@ -103,7 +103,7 @@ def test_rows_that_cannot_be_read_are_told_with_their_lines_and_the_others_are_a
     assert "is not UTF-8: byte 0xe9 in line 9" in told[9]
 
 
-def test_rows_of_json_lines_without_a_text_or_with_an_answers_column_are_told(predict, tmp_path):
+def test_rows_of_json_lines_that_are_no_texts_or_have_an_answers_column_are_told(predict, tmp_path):
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [{"text": "a"}, {"other": 1}, {"text": None}, {"text": ["a"]}, {"text": 5}, {"text": "\ud800"}]
     rows.append({"text": math.nan})
