@@ -265,3 +265,13 @@ def test_a_window_of_json_lines_reads_nan(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": NaN}\n')
     [window] = open_rows(tmp_path / "t.jsonl").windows(None)
     assert math.isnan(window.records[0]["text"])
+
+
+def test_a_missing_value_among_texts_stays_null_in_parquet(tmp_path):
+    rows = [{"id": math.nan}, {"id": "x"}, {"id": ""}]
+    draft = writer_for(tmp_path / "t.parquet", ["id"], []).encoded(
+        Window([1, 2, 3], rows, [0], 0), [0, 1, 2], {}
+    )
+    (tmp_path / "draft").write_bytes(draft[0])
+    writer_for(tmp_path / "t.parquet", ["id"], []).finish(tmp_path / "draft", tmp_path / "t.parquet")
+    assert parquet.read_table(tmp_path / "t.parquet")["id"].to_pylist() == [None, "x", ""]
