@@ -51,7 +51,7 @@ def test_a_field_of_megabytes_is_read_and_a_lone_surrogate_of_a_text_replaced(tm
 
 
 def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
-    table = read_table(written(tmp_path, "t.jsonl", '{"text": "", "label": 1}\n{"label": 2}\n'))
+    table = read_table(written(tmp_path, "t.jsonl", '{"text": "", "label": 1}\n{"text": null, "label": 2}\n'))
     assert (table.inputs, table.targets) == (["", ""], ["1", "2"])
 
 

@@ -17,6 +17,7 @@ from keras_selfattn.asking.row_answers import write
 from keras_selfattn.batch.row_files import Window, open_rows
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.cli.evaluate import write_mistakes
+from keras_selfattn.data.series import read_long_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import DataError
@@ -52,10 +53,33 @@ def test_a_missing_text_is_an_empty_text(tmp_path, ending):
 
 def test_an_absent_text_and_a_number_of_floats_that_is_none_are_empty_too(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": "a", "label": "x"}\n{"label": "y"}\n')
-    assert read_table(tmp_path / "t.jsonl").inputs == ["a", ""]
+    with pytest.warns(
+        UserWarning, match="1 of 2 lines have no 'text', the first is line 2. It is read as an empty"
+    ):
+        assert read_table(tmp_path / "t.jsonl").inputs == ["a", ""]
     floats = pa.table({"text": pa.array([1.5, math.nan, None]), "label": ["x", "y", "z"]})
     parquet.write_table(floats, tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet").inputs == ["1.5", "", ""]
+
+
+def test_a_value_that_some_frames_lack_is_missing_and_told(tmp_path):
+    (tmp_path / "t.jsonl").write_text(
+        '{"load": 1, "heat": 2}\n{"load": 3, "haet": 4}\n{"load": 5, "heat": null}\n'
+    )
+    with pytest.warns(UserWarning, match="have no '(heat|haet)'") as told:
+        (series,) = read_long_series(tmp_path / "t.jsonl")
+    np.testing.assert_array_equal(series, [[1, 2, np.nan], [3, np.nan, 4], [5, np.nan, np.nan]])
+    assert [str(each.message).partition(": ")[2].partition(". ")[0] for each in told] == [
+        "1 of 3 lines have no 'heat', the first is line 2",
+        "2 of 3 lines have no 'haet', the first is line 1",
+    ]
+
+
+@pytest.mark.parametrize("twice", ['{"text": "a", "text": "b", "label": "x"}', '{"label": {"n": 1, "n": 2}}'])
+def test_a_name_with_two_values_in_a_line_of_json_is_an_error(tmp_path, twice):
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": "x"}\n' + twice + "\n")
+    with pytest.raises(DataError, match="line 2 has two values of '(text|n)'. Keep one"):
+        read_table(tmp_path / "t.jsonl")
 
 
 @pytest.mark.parametrize("value", ["null", "NaN", '" "'])

@@ -318,10 +318,25 @@ def _json_rows(lines: RowLines) -> Iterator[Row]:
 
 def _json_record(file: Path, line: int, content: str) -> tuple[dict[str, Any] | None, str]:
     try:
-        record = json.loads(content)
+        record = json.loads(content, object_pairs_hook=_object)
+    except _TwiceError as error:
+        return None, f"{file} cannot be parsed: line {line} has two values of {error.args[0]!r}. Keep one."
     except (ValueError, RecursionError) as error:
         return None, f"{file} cannot be parsed: line {line} is not JSON ({error})."
     if not isinstance(record, dict):
         found = content.strip()[:40]
         return None, f"{file} cannot be parsed: line {line} must be a JSON object. Received {found!r}."
     return record, ""
+
+
+class _TwiceError(Exception):
+    """A name that a JSON object has twice."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, each of whose names has one value: Python alone would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return found

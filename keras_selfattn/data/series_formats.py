@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_selfattn.data.plain_numbers import bare, is_number, number_of, values_of
 from keras_selfattn.data.records import Record
-from keras_selfattn.data.texts import read_columns
+from keras_selfattn.data.texts import read_columns, warn_of_absent
 from keras_selfattn.data.time_order import TimeColumn, check_time_format, read_times
 from keras_selfattn.data.ts_files import lines_with_text
 from keras_selfattn.errors import DataError
@@ -119,6 +119,7 @@ def read_frames(
     values = values or [name for name in columns if name not in (told_by, time, label)]
     if not values:
         raise DataError(f"{file} has no column with values. Its columns are {', '.join(map(repr, columns))}.")
+    warn_of_absent(file, values, records, "a missing value")
     by_series: dict[str, list[int]] = {}
     for row, record in enumerate(records):
         by_series.setdefault(_series_of(file, told_by, record, told_by in columns), []).append(row)

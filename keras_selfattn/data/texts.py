@@ -13,6 +13,7 @@ from keras_selfattn.data.records import Record, iter_lines, iter_records
 from keras_selfattn.data.separators import checked_separator, other_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import LabelList, LabelReader, is_missing
+from keras_selfattn.user_warnings import warn_user
 from keras_selfattn.written_lists import WrittenList, written_list
 
 # Names of columns in a message.
@@ -118,6 +119,7 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     Raises:
         DataError: for a list, an object or an infinite number in place of a text, with the line.
     """
+    warn_of_absent(file, [column], records, "an empty text")
     for line, record in records:
         value = record.get(column)
         if isinstance(value, list | dict):
@@ -127,6 +129,24 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
                 "Lists of tokens are read with the task tokens (--task tokens)."
             )
     return [text_of(record.get(column), f"{file}: the {column!r} in line {line}") for line, record in records]
+
+
+def warn_of_absent(file: Path, columns: Sequence[str], records: Sequence[Record], meaning: str) -> None:
+    """Warn of columns that some lines of JSON lack: a key that is written in two ways is no missing value.
+
+    Args:
+        file: for the message.
+        columns: those that are read.
+        records: the rows.
+        meaning: what is read in their place.
+    """
+    for column in columns:
+        lines = [line for line, record in records if column not in record]
+        if lines:
+            warn_user(
+                f"{file}: {len(lines)} of {len(records)} lines have no {column!r}, the first is line "
+                f"{lines[0]}. It is read as {meaning}; null says so without this warning."
+            )
 
 
 def _with_lists(file: Path, column: str, separator: str | None, records: list[Record]) -> list[Record]:
