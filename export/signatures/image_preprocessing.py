@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_selfattn.models import ImageClassifier
 from keras_selfattn.models.images.image_inputs import as_images, resized
 
+from .image_files import orientation_of, stored_pixels, turned
 from .trial_requests import Request, in_batches
 
 Tensor = Any
@@ -44,10 +45,11 @@ class ImageFront:
         self.reads_files = model.byte_pixels
 
     def __call__(self, *raw: Tensor) -> Tensor:
-        return tf.ensure_shape(self._sized(raw[0]), [None, self._height, self._width, self._channels])
+        sized = self._sized(raw[0], self._height, self._width)
+        return tf.ensure_shape(sized, [None, self._height, self._width, self._channels])
 
     def from_files(self, *raw: Tensor) -> Tensor:
-        """Return the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`."""
+        """Return the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`, as shown."""
         shape = [self._height, self._width, self._channels]
         return tf.map_fn(self._decoded, raw[0], fn_output_signature=tf.TensorSpec(shape, tf.float32))
 
@@ -62,7 +64,8 @@ class ImageFront:
 
     def named(self, rows: Any) -> Mapping[str, Any]:
         """Return images in any container as inputs by name."""
-        images = [self._sized(image.astype(np.float32, copy=False)) for image in as_images(rows)]
+        size = self._height, self._width
+        images = [self._sized(image.astype(np.float32, copy=False), *size) for image in as_images(rows)]
         return {"image": np.stack([np.asarray(image) for image in images])}
 
     def asked(self, row: Any) -> Request:
@@ -90,15 +93,17 @@ class ImageFront:
         return in_batches({"encoded": np.array(files, dtype=object)})
 
     def _decoded(self, file: Tensor) -> Tensor:
-        image = tf.io.decode_image(file, channels=self._channels, expand_animations=False)
-        image = tf.ensure_shape(image, [None, None, self._channels])
-        image = self._sized(tf.cast(image, tf.float32))
-        return tf.ensure_shape(image, [self._height, self._width, self._channels])
+        orientation = orientation_of(file)
+        trained = [self._height, self._width]
+        # Resized as it is stored, and then turned: a photograph has a thousand times as many pixels before.
+        height, width = tf.unstack(tf.where(orientation >= 5, trained[::-1], trained))
+        image = self._sized(tf.cast(stored_pixels(file, self._channels), tf.float32), height, width)
+        return tf.ensure_shape(turned(image, orientation), [*trained, self._channels])
 
-    def _sized(self, images: Tensor) -> Tensor:
-        """Return images `[..., H, W, C]` resized to the trained size; images of this size are not changed."""
-        same = tf.reduce_all(tf.shape(images)[-3:-1] == [self._height, self._width])
-        return tf.cond(same, lambda: images, lambda: resized(images, self._height, self._width))
+    def _sized(self, images: Tensor, height: Any, width: Any) -> Tensor:
+        """Return images `[..., H, W, C]` resized; images of this size are not changed."""
+        same = tf.reduce_all(tf.shape(images)[-3:-1] == [height, width])
+        return tf.cond(same, lambda: images, lambda: resized(images, height, width))
 
     def _made_up(self, count: int, height: int, width: int) -> np.ndarray:
         """Return noise with the mean and the deviation of the training images."""

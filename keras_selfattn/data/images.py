@@ -1,5 +1,6 @@
 """Labelled images from a folder with a subfolder for each class, or from an .npz file."""
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.data.endings import checked_ending
+from keras_selfattn.data.exif_orientation import exif_orientation
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.npz_files import read_arrays
 from keras_selfattn.errors import DataError
@@ -19,6 +21,16 @@ from keras_selfattn.user_warnings import warn_user
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
 # File names that a message lists.
 _NAMED = 3
+# Pillow's name of the turn from the stored pixels to those that are shown, by orientation.
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 
 
 def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows:
@@ -26,7 +38,8 @@ def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows
 
     A folder holds a subfolder for each class, named as the class, with .png, .jpg and .jpeg files. Names that
     begin with a dot are skipped; other files are counted in a warning. The images are uint8
-    `[height, width]`, or `[height, width, 3]` if any of them is in colour; transparency is dropped.
+    `[height, width]`, or `[height, width, 3]` if any of them is in colour, turned as their Exif orientation
+    says; transparency is dropped. The signature `encoded` of an exported model reads a file as the same pixels.
 
     An .npz file holds `x`, numbers `[rows, height, width]` or `[rows, height, width, channels]`, and `y`, an
     integer or a string for each row, or a column of them.
@@ -131,12 +144,14 @@ def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[n
     require("train", "read_images", "PIL")
     from PIL import Image
 
-    images, broken = [], []
+    images, broken, unread = [], [], []
     # Errors of Pillow's readers, which are parsers, one for each kind of file.
     errors = (OSError, SyntaxError, ValueError, TypeError, EOFError, struct.error, zlib.error)
     for file in files:
         try:
-            images.append(_read(file, image_size))
+            image, is_read = _read(file, image_size)
+            images.append(image)
+            unread += [] if is_read else [file.relative_to(folder)]
         except (*errors, Image.DecompressionBombError) as error:
             broken.append(f"{file.relative_to(folder)} ({error})")
     if broken:
@@ -144,22 +159,64 @@ def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[n
             f"{folder}: {len(broken)} of {len(files)} files cannot be read as images: "
             f"{', '.join(broken[:_NAMED])}{', …' if len(broken) > _NAMED else ''}. Repair or remove them."
         )
+    if unread:
+        warn_user(
+            f"{folder}: {len(unread)} files say in XMP or in a text chunk alone how they are turned, such as "
+            f"{unread[0]}. They are read as they are stored, as browsers and the exported model read them. "
+            "Write the orientation into their Exif notes, or turn their pixels."
+        )
     return images
 
 
-def _read(file: Path, image_size: int | None) -> np.ndarray:
-    """Return an image as uint8 `[height, width]`, or `[height, width, 3]` if its file has colours."""
+def _read(file: Path, image_size: int | None) -> tuple[np.ndarray, bool]:
+    """Return an image as it is shown, and False if another orientation than Exif's was not read.
+
+    The image is uint8 `[height, width]`, or `[height, width, 3]` if its file has colours.
+    """
     from PIL import Image
 
     with Image.open(file) as image:
+        _check_pixels(image)
         if image.mode.startswith("I"):  # 16 bits; a byte keeps the upper eight
             upper = np.asarray(image).astype(np.int64) >> 8
             found: Any = Image.fromarray(upper.clip(0, 255).astype(np.uint8))
         else:
+            image.info.pop("transparency", None)  # dropped; Pillow would warn of a palette's
             found = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
+        # Only now: a PNG's notes may come after its pixels.
+        orientation = exif_orientation(image.info.get("exif", b""))
+        is_read = orientation is not None or not _is_turned_elsewhere(image.info)
+        if orientation in _TURNS:
+            found = found.transpose(Image.Transpose[_TURNS[orientation]])
         if image_size is not None:
             found = found.resize((image_size, image_size), Image.Resampling.BILINEAR)
-        return np.asarray(found)
+        return np.asarray(found), is_read
+
+
+def _check_pixels(image: Any) -> None:
+    """Raise ValueError for pixels that TensorFlow's decoders read otherwise, or not at all, in a served model."""
+    kind, mode = image.format, image.mode
+    if kind in ("JPEG", "MPO") and mode == "CMYK" and "adobe" not in image.info:
+        raise ValueError(
+            "a CMYK JPEG without Adobe's marker does not say if 0 is ink or none: save it as RGB"
+        )
+    if mode == "F" or (mode == "I" and kind != "PNG"):
+        raise ValueError(f"a {kind} of 32 bits a pixel: save it as PNG of 8 or 16")
+    if kind == "GIF" and ("transparency" in image.info or image.tile[0][1] != (0, 0, *image.size)):
+        raise ValueError("a GIF whose first picture is transparent or does not fill it: save it as PNG")
+
+
+def _is_turned_elsewhere(info: dict[Any, Any]) -> bool:
+    """Return True if XMP, or the text chunk that programs wrote before PNG had Exif, has an orientation."""
+    xmp = info.get("xmp") or info.get("XML:com.adobe.xmp") or b""
+    xmp = xmp.encode(errors="replace") if isinstance(xmp, str) else xmp
+    if re.search(rb"tiff:Orientation(?:=[\"']|>)[2-8]", xmp):
+        return True
+    try:
+        notes = bytes.fromhex("".join(str(info.get("Raw profile type exif", "")).split("\n")[3:]))
+    except ValueError:
+        return False
+    return exif_orientation(notes) in _TURNS
 
 
 def _check_sizes(folder: Path, files: list[Path], images: list[np.ndarray]) -> None:
@@ -172,6 +229,6 @@ def _check_sizes(folder: Path, files: list[Path], images: list[np.ndarray]) -> N
             for (height, width), file in list(first.items())[:_NAMED]
         )
         raise DataError(
-            f"{folder}: the images are of {len(first)} sizes, height x width: {shown}"
+            f"{folder}: the images, as they are shown, are of {len(first)} sizes, height x width: {shown}"
             f"{', …' if len(first) > _NAMED else ''}. Give --image-size to resize all of them."
         )

@@ -64,8 +64,8 @@ def _as_image(row: int, image: Any) -> np.ndarray:
         )
     if found.dtype.kind not in "buif":
         raise DataError(f"Image {row} (counted from 0) must hold numbers. Received dtype {found.dtype}.")
-    if found.dtype in (np.uint8, np.bool_):
-        return found.astype(np.uint8, copy=False)
+    if found.dtype == np.uint8:  # not booleans: as bytes they would promise that files of 0 to 255 are alike
+        return found
     with np.errstate(over="ignore"):
         found = found.astype(np.float32, copy=False)
     if not np.isfinite(found).all():
