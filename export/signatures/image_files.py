@@ -1,7 +1,7 @@
 """Read image files inside the graph: their pixels, and the orientation in which they are shown.
 
-Stock operations decode the pixels but leave them as the camera stored them, and take the numbers of a BMP's colours for
-brightness.
+Stock operations decode the pixels but leave them as the camera stored them, and take the numbers of a BMP's
+colours for brightness.
 
 Axes: H (height), W (width), C (channels), E (entries of a directory).
 """
@@ -57,7 +57,8 @@ def turned(image: Tensor, orientation: Tensor) -> Tensor:
     """
 
     def moved() -> Tensor:
-        upright = tf.transpose(image, tf.where(orientation >= 5, [1, 0, 2], [0, 1, 2]))
+        order: Any = tf.where(orientation >= 5, [1, 0, 2], [0, 1, 2])
+        upright = tf.transpose(image, order)
         from_below = tf.reduce_any(orientation == [3, 4, 7, 8])
         from_right = tf.reduce_any(orientation == [2, 3, 6, 7])
         return tf.reverse(upright, tf.boolean_mask([0, 1], tf.stack([from_below, from_right])))
@@ -127,7 +128,7 @@ def _chunk_exif(file: Tensor, name: Tensor, is_png: Tensor, is_only: Tensor) -> 
         length = tf.where(is_png, of_png, of_riff)
         kind = tf.strings.substr(head, tf.where(is_png, 4, 0), 4)
         content = tf.strings.substr(file, place + 8, tf.minimum(length, size))
-        after = place + 8 + length + tf.where(is_png, tf.constant(4, tf.int64), length % 2)
+        after = place + 8 + length + tf.where(is_png, tf.constant(4, tf.int64), tf.math.floormod(length, 2))
         is_last = (kind == b"IEND") | (is_only & (kind == name))
         return tf.where(is_last, size, after), tf.where(kind == name, content, exif)
 
@@ -166,7 +167,7 @@ def _orientation_in_tiff(tiff: Tensor) -> Tensor:
     entry = tf.boolean_mask(entries, _number(entries, 0, 2, is_little) == _TAG)[:1]  # [0 or 1, 12]
     kind, values = _number(entry, 2, 4, is_little), _number(entry, 4, 8, is_little)
     byte, short, long = (_number(entry, 8, 8 + size, is_little) for size in (1, 2, 4))
-    # Cameras write SHORT (3), some programs LONG (4); of signed types and offsets the positive numbers are the same.
+    # Cameras write SHORT (3), some programs LONG (4); positive numbers of signed types are the same.
     value = tf.where(_is_in(kind, 3, 8), short, tf.where(_is_in(kind, 4, 9, 13), long, 1))
     value = tf.where(kind == 6, byte, value)
     is_known = (values == 1) & (value >= 1) & (value <= 8)

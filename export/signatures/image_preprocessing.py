@@ -49,7 +49,7 @@ class ImageFront:
         return tf.ensure_shape(sized, [None, self._height, self._width, self._channels])
 
     def from_files(self, *raw: Tensor) -> Tensor:
-        """Return the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`, as shown."""
+        """Return the shown images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`."""
         shape = [self._height, self._width, self._channels]
         return tf.map_fn(self._decoded, raw[0], fn_output_signature=tf.TensorSpec(shape, tf.float32))
 

@@ -22,7 +22,8 @@ def exif_orientation(exif: bytes) -> int | None:
 
     Example:
 
-        >>> exif_orientation(b"II*\\0\\x08\\0\\0\\0" + b"\\x01\\0" + b"\\x12\\x01\\x03\\0\\x01\\0\\0\\0\\x06\\0\\0\\0")
+        >>> entry = bytes.fromhex("0112 0003 00000001 0006 0000")
+        >>> exif_orientation(b"MM" + bytes.fromhex("002a 00000008 0001") + entry)
         6
 
     Reference: Exif 2.32, section 4.6.2 and figure 6; TIFF 6.0, section 2.

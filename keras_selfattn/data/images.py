@@ -39,7 +39,7 @@ def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows
     A folder holds a subfolder for each class, named as the class, with .png, .jpg and .jpeg files. Names that
     begin with a dot are skipped; other files are counted in a warning. The images are uint8
     `[height, width]`, or `[height, width, 3]` if any of them is in colour, turned as their Exif orientation
-    says; transparency is dropped. The signature `encoded` of an exported model reads a file as the same pixels.
+    says; transparency is dropped. The signature `encoded` of an exported model reads the same pixels.
 
     An .npz file holds `x`, numbers `[rows, height, width]` or `[rows, height, width, channels]`, and `y`, an
     integer or a string for each row, or a column of them.
@@ -194,7 +194,7 @@ def _read(file: Path, image_size: int | None) -> tuple[np.ndarray, bool]:
 
 
 def _check_pixels(image: Any) -> None:
-    """Raise ValueError for pixels that TensorFlow's decoders read otherwise, or not at all, in a served model."""
+    """Raise ValueError for pixels that TensorFlow's decoders, in a served model, read otherwise."""
     kind, mode = image.format, image.mode
     if kind in ("JPEG", "MPO") and mode == "CMYK" and "adobe" not in image.info:
         raise ValueError(

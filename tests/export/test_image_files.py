@@ -1,4 +1,4 @@
-"""A picture in a file is the same pixels in training (Pillow's), in the exported graph (TensorFlow's) and on a screen."""
+"""A picture in a file is the same pixels in training (by Pillow) and in the exported graph: those shown."""
 
 import io
 import struct
@@ -272,7 +272,8 @@ def bits(pixels, size):
     """Return grey pixels with `size` bits each, several a byte."""
     levels = np.pad(pixels >> (8 - size), ((0, 0), (0, -pixels.shape[1] % (8 // size))))
     parts = levels.reshape(len(levels), -1, 8 // size)
-    return sum(parts[..., place].astype("uint8") << (8 - size * (place + 1)) for place in range(8 // size))
+    shifts = 8 - size * np.arange(1, 8 // size + 1)
+    return (parts.astype("int64") << shifts).sum(-1).astype("uint8")
 
 
 def grey_png(size, *before):
@@ -288,7 +289,12 @@ FOUR_INKS = np.stack([GREY, GREY[::-1], GREY[:, ::-1], GREY // 3], axis=-1)
 CMYK = saved(Image.fromarray(FOUR_INKS, "CMYK"), "JPEG", quality=98)
 ADOBE = CMYK.index(b"\xff\xee")
 YCCK = CMYK[: ADOBE + 15] + b"\2" + CMYK[ADOBE + 16 :]
+TURN = chunk(b"eXIf", notes(7, ">"))
 EXACT = {
+    "grey of 16 bits, turned": png(TURN, pixels=sixteen(GREY), bits=16, colours=0),
+    "alpha, turned": png(TURN, pixels=ALPHA, colours=6),
+    "palette, turned": saved(PALETTE, "PNG", exif=TEXT),
+    "black and white, turned": saved(Image.fromarray(GREY).convert("1"), "PNG", exif=TEXT),
     "colour": png(),
     "grey of 2 bits": grey_png(2),
     "grey of 4 bits": grey_png(4),
@@ -325,6 +331,7 @@ NOISY = {
     ),
     "bytes after the end": jpeg() + b"more" * 9,
     "CMYK": CMYK,
+    "CMYK, turned": saved(Image.fromarray(FOUR_INKS, "CMYK"), "JPEG", quality=98, exif=TEXT),
     "YCCK": YCCK,
 }
 

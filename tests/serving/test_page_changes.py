@@ -129,18 +129,31 @@ def test_a_proxy_without_its_server_is_a_lost_connection(opened):
     expect(page.locator(".trouble:visible")).to_have_count(0)
 
 
-def test_the_attention_in_a_picture_is_that_in_its_stored_pixels(opened, tmp_path):
+def test_the_attention_in_a_photograph_is_drawn_over_it_as_it_is_shown(opened, tmp_path):
     image = pytest.importorskip("PIL.Image")
     exif = image.Exif()
-    exif[0x0112] = 6  # a quarter turn, which TensorFlow's decoders do not make
-    image.new("L", (8, 4), 128).save(tmp_path / "turned.jpg", exif=exif)
+    exif[0x0112] = 6  # a quarter turn clockwise: what is stored at the left is shown at the top
+    stored = image.new("L", (8, 4), 255)
+    stored.paste(0, (0, 0, 4, 4))
+    stored.save(tmp_path / "turned.jpg", exif=exif)
     page = opened.open("try", "pictures")
     page.locator("input[type=file]:visible").set_input_files(tmp_path / "turned.jpg")
+    expect(page.locator(".images img")).to_have_js_property("naturalWidth", 4)
     page.get_by_role("button", name="What does it attend to?").click()
     box = page.locator(".attention-canvas").bounding_box()
     assert box is not None
-    assert box["width"] > 3 * box["height"], "two pictures side by side, each twice as wide as high"
+    assert box["width"] < 1.2 * box["height"], "two pictures side by side, each twice as high as wide"
     expect(page.locator("section.attention")).to_contain_text("row 1, column 1")
+    top, bottom = page.evaluate(BRIGHTNESS)
+    assert top < 20 < bottom
+
+
+BRIGHTNESS = """() => {
+  const { width, height } = document.querySelector(".attention-canvas");
+  const context = document.querySelector(".attention-canvas").getContext("2d");
+  const { data } = context.getImageData(Math.round(width / 10), 0, 1, height);
+  return [0.2, 0.8].map((share) => data[4 * Math.round(share * height)]);
+}"""
 
 
 @pytest.mark.parametrize(

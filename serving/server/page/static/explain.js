@@ -3,8 +3,6 @@
 import { answering, modelNamed } from "./catalog.js";
 import { element, fill } from "./dom.js";
 
-const [JPEG, FIRST_NOTE, EXIF, LAST_NOTE] = [0xffd8, 0xffe0, 0xffe1, 0xffef]; // markers
-
 /** Buttons, and a part of the page that then shows what decided the answer to a row, or what it attends to. */
 export function attentionPart() {
   const place = element("div");
@@ -101,10 +99,10 @@ function inputOf({ last: { call, described, way }, row }) {
   return way.kind === "series" ? { series: value } : { text: value };
 }
 
-/** Return the pixels of an image file as the model reads them: numbers from 0 to 255. */
+/** Return the pixels of an image file as it is shown, which the model reads, too: numbers from 0 to 255. */
 async function pixelsOf(encoded, { inputs }) {
   const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
-  const bitmap = await createImageBitmap(new Blob(withoutExif(bytes)), { colorSpaceConversion: "none" });
+  const bitmap = await createImageBitmap(new Blob([bytes]), { colorSpaceConversion: "none" });
   const { width, height } = bitmap;
   const context = new OffscreenCanvas(width, height).getContext("2d");
   context.drawImage(bitmap, 0, 0);
@@ -117,25 +115,6 @@ async function pixelsOf(encoded, { inputs }) {
     else pixels.set(colours, channels * place);
   }
   return { image: { pixels, height, width, channels } };
-}
-
-/**
- * Return the parts of a file without the camera's notes: by them a browser turns a photograph, TensorFlow does not.
- * Browsers offer no setting for it that they keep.
- */
-function withoutExif(bytes) {
-  const view = new DataView(bytes.buffer);
-  if (bytes.length < 4 || view.getUint16(0) !== JPEG) return [bytes];
-  const kept = [bytes.subarray(0, 2)];
-  let place = 2;
-  while (place + 4 <= bytes.length) {
-    const marker = view.getUint16(place);
-    if (marker < FIRST_NOTE || marker > LAST_NOTE) break;
-    const end = place + 2 + view.getUint16(place + 2);
-    if (marker !== EXIF) kept.push(bytes.subarray(place, end));
-    place = end;
-  }
-  return [...kept, bytes.subarray(place)];
 }
 
 /** As TensorFlow's decoders: the luma of ITU-R BT.601. */
