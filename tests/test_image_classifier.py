@@ -69,6 +69,13 @@ def test_images_come_in_any_container_and_any_type_of_number(trained):
         np.testing.assert_allclose(trained.predict(images, verbose=0), wanted, atol=1e-6)
 
 
+def test_only_images_of_bytes_promise_that_files_are_read_alike():
+    """A picture of booleans is 0 and 1; the same picture in a file would be 0 and 255."""
+    for images in (IMAGES, IMAGES > 100, IMAGES.astype("float32")):
+        assert untrained(images).byte_pixels == (images.dtype == np.uint8)
+        np.testing.assert_array_equal(np.stack(as_images(images))[..., 0], images)
+
+
 def test_images_of_one_array_are_not_copied():
     assert all(np.shares_memory(image, IMAGES) for image in as_images(IMAGES))
     floats = IMAGES.astype("float32")

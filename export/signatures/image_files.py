@@ -196,7 +196,8 @@ def _bmp_colours(file: Tensor, image: Tensor) -> Tensor:
         begin = tf.minimum(14 + size, tf.cast(tf.strings.length(file), tf.int64))
         palette = tf.strings.join([tf.strings.substr(file, begin, 1024), bytes(1024)])
         colours = tf.reshape(tf.io.decode_raw(palette, tf.uint8)[:1024], [256, 4])
-        return tf.gather(colours[:, 2::-1], tf.cast(image[..., 0], tf.int32))
+        blue, green, red, _ = tf.unstack(colours, axis=1)
+        return tf.gather(tf.stack([red, green, blue], axis=1), tf.cast(image[..., 0], tf.int32))
 
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [said])]):
         return tf.ensure_shape(tf.cond(bits == 8, coloured, lambda: tf.identity(image)), [None, None, 3])
@@ -212,8 +213,10 @@ def _numbers(content: Tensor) -> Tensor:
 
 def _number(content: Tensor, begin: int, end: int, is_little: Tensor) -> Tensor:
     """Return the bytes from `begin` to `end` of each row as an unsigned number."""
-    powers = tf.constant([256**power for power in range(end - begin)], tf.int64)
-    return tf.reduce_sum(content[..., begin:end] * tf.where(is_little, powers, powers[::-1]), -1)
+    powers = [256**power for power in range(end - begin)]
+    # Not `[::-1]` of a tensor, which TensorFlow's optimizer takes for a broken shape.
+    weights = tf.where(is_little, tf.constant(powers, tf.int64), tf.constant(powers[::-1], tf.int64))
+    return tf.reduce_sum(content[..., begin:end] * weights, -1)
 
 
 def _is_in(value: Tensor, *known: int) -> Tensor:

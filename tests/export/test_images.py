@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from film_model import load
-from PIL import Image
+from PIL import Image, ImageOps
 
 from keras_selfattn import models
+from keras_selfattn.data import read_images
 from keras_selfattn.export import export_saved_model, kernels, read_card, written_graph
 
 SHAPE = (7, 6, 3)
@@ -155,6 +156,37 @@ def test_files_of_every_mode_are_taken_for_the_colours_that_training_takes_them_
     wanted = model.predict([grey[0], IMAGES[0], smooth], verbose=0)
     np.testing.assert_allclose(found[:2], wanted[:2], atol=1e-5)
     np.testing.assert_allclose(found[2], wanted[2], atol=0.03)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("size", [SHAPE[:2], (20, 13)])
+def test_photographs_that_lie_on_their_side_are_answered_as_training_reads_them(
+    model, signatures, tmp_path, size
+):
+    """Each picture has a corner of each colour, so that every turn has another answer."""
+    picture = np.full((*size, 3), 40, "uint8")
+    picture[: size[0] // 2, : size[1] // 2], picture[size[0] // 2 :, size[1] // 3 :] = (
+        (250, 90, 0),
+        (0, 0, 250),
+    )
+    (tmp_path / "cat").mkdir()
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        (tmp_path / "cat" / f"{orientation}.png").write_bytes(file(picture, exif=exif))
+    files = [path.read_bytes() for path in sorted((tmp_path / "cat").iterdir())]
+    answer = signatures["encoded"](encoded=tf.constant(files))["probabilities"].numpy()
+    turned = [np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(each)))) for each in files]
+    wanted = model.predict(turned, verbose=0)
+    np.testing.assert_allclose(answer, wanted, atol=3e-5)
+    apart = np.abs(wanted[:, None] - wanted[None]).max(-1) + np.eye(8)
+    assert apart.min() > 3e-4, "each turn has its own answer, by far more than the tolerance"
+    if size == SHAPE[:2]:
+        read = read_images(tmp_path, image_size=7).inputs
+        small = [
+            np.asarray(Image.fromarray(each).resize((7, 7), Image.Resampling.BILINEAR)) for each in turned
+        ]
+        np.testing.assert_array_equal(read, small)
 
 
 @pytest.mark.process
