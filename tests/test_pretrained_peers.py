@@ -162,6 +162,7 @@ def test_mpnets_vectors_are_those_of_transformers_from_its_own_files(tmp_path):
     theirs.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     texts = ["a good film.", "", "badly <mask> the films", "the </s> bad", "zebra", "good " * 600]
+    texts += ["good <pad> films", "<pad>"]
     inputs = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt")
     with torch.no_grad():
         hidden = theirs(**inputs).last_hidden_state
@@ -169,7 +170,7 @@ def test_mpnets_vectors_are_those_of_transformers_from_its_own_files(tmp_path):
     wanted = ((hidden * real).sum(1) / real.sum(1)).numpy()
     ours = models.TextEncoder(start=tmp_path)
     assert ours.tokenizer.rows(texts)[0][0].tolist() == [1, 5, 6, 8, 11, 2]
-    with pytest.warns(UserWarning, match="1 of 6 texts are longer than max_tokens=512"):
+    with pytest.warns(UserWarning, match="1 of 8 texts are longer than max_tokens=512"):
         found = ours.predict(texts, verbose=0)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
@@ -221,6 +222,8 @@ def test_robertas_vectors_are_those_of_transformers_from_its_own_files(tmp_path,
         " bad  films\n",
         "good <mask> film's </s>",
         "It's a\u00a0film",
+        "<pad> good<pad><pad> film",
+        "<pad>",
         "bad " * 600,
     ]
     inputs = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt")
@@ -248,34 +251,97 @@ def test_the_buckets_of_distances_are_those_of_mpnet():
     assert [bias.bucket(max(-128, min(128, int(each))), causal=False) for each in distances] == wanted
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet"])
+@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet", "roberta"])
 def test_labels_of_tokens_are_those_of_transformers(name, tmp_path):
     """The logits of their model for labelled tokens at each first piece, with the words split beforehand."""
-    torch.manual_seed(0)
-    config = CONFIGS[name]()
-    config.num_labels = 4
-    theirs = transformers.AutoModelForTokenClassification.from_config(config).eval()
-    with torch.no_grad():
-        for weight in theirs.parameters():
-            weight.add_(torch.randn_like(weight) * 0.2)
+    theirs = random_model(name, transformers.AutoModelForTokenClassification, num_labels=4)
     folder = folder_of(theirs, tmp_path / "m")
-    of_mpnet = {"unk_token": "[UNK]"} if name == "mpnet" else {}
-    kind = transformers.MPNetTokenizerFast if of_mpnet else transformers.BertTokenizerFast
-    tokenizer = kind.from_pretrained(folder, **of_mpnet)
+    tokenizer = tokenizer_of(theirs, folder)
     rows = [["The", "goods", "badly."], ["film"], ["a-film", "x", "films", "bad", "the"] * 20]
+    # Tokens that are special to the tokenizer are tokens all the same.
+    rows += [[tokenizer.pad_token, "films", tokenizer.pad_token, "bad"], [tokenizer.pad_token]]
+    rows += [["the", tokenizer.mask_token, tokenizer.cls_token, tokenizer.sep_token, tokenizer.unk_token]]
     inputs = tokenizer(rows, is_split_into_words=True, padding=True, return_tensors="pt")
     with torch.no_grad():
         found = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
     model = models.TokenClassifier(start=folder)
-    model.adapt(rows, [["A", "B", "C"], ["D"], ["A"] * 100])
+    model.adapt(rows[:3], [["A", "B", "C"], ["D"], ["A"] * 100])
     kernel, bias = (weight.detach().numpy() for weight in theirs.classifier.parameters())
     model.core.get_layer("logits").set_weights([kernel.T, bias])
     ours = model.predict(rows, verbose=0)
+    assert [len(answer) for answer in ours] == [len(row) for row in rows]
     for row, answer in enumerate(ours):
         words = inputs.word_ids(row)
         firsts = [words.index(word) for word in range(len(rows[row]))]
         wanted = torch.softmax(found[row, firsts], dim=-1).numpy()
         np.testing.assert_allclose(answer, wanted, atol=2e-5)
+
+
+def tokenizer_of(theirs, folder):
+    """The tokenizer of `transformers` for a folder with `vocab.txt`."""
+    if theirs.config.model_type == "mpnet":
+        return transformers.MPNetTokenizerFast.from_pretrained(folder, unk_token="[UNK]")
+    return transformers.BertTokenizerFast.from_pretrained(folder)
+
+
+def with_special_tokens(tokenizer):
+    """Texts with special tokens in them: padding at each place and alone, beside shorter and longer ones."""
+    pad, others = tokenizer.pad_token, (tokenizer.cls_token, tokenizer.sep_token, tokenizer.mask_token)
+    texts = [f"a good {pad} film", f"{pad} film", f"bad film {pad}", pad, f"{pad}{pad} a {pad}", "a", ""]
+    texts += ["the good film " * 5, f"the {pad} film " * 6, " ".join([*others, tokenizer.unk_token])]
+    return [*texts, f"good{others[1]}film", f"{others[2]} {pad} {others[1]} bad"]
+
+
+FAMILIES = ["bert", "electra", "electra, narrow", "distilbert", "mpnet", "roberta", "modernbert"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_special_token_of_a_text_is_read_as_by_transformers(tmp_path, name):
+    """Hidden states; the mask is that of their tokenizer, which knows what padding is and what a text has."""
+    theirs = random_model(name)
+    ours = models.TextEncoder(start=folder_of(theirs, tmp_path / "m"))
+    tokenizer = tokenizer_of(theirs, tmp_path / "m")
+    texts = with_special_tokens(tokenizer)
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    mask = inputs["attention_mask"].numpy() == 1
+    with torch.no_grad():
+        wanted = theirs(**{each: inputs[each] for each in ("input_ids", "attention_mask")})[0].numpy()
+    ids = ours.tokenizer.padded(tf.constant(texts)).numpy()
+    np.testing.assert_array_equal(ids != 0, mask)
+    found = ours.core.get_layer("encoder")(ours.core.get_layer("embedding")(ids), mask=mask)
+    np.testing.assert_allclose(np.asarray(found)[mask], wanted[mask], atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("name", ["bert", "mpnet", "roberta", "modernbert"])
+def test_vectors_of_texts_with_special_tokens_are_those_of_sentence_transformers(tmp_path, name, pooling):
+    """From the folder that it writes. Its pooling has the tokenizer's mask, and leaves no token out."""
+    sentences = pytest.importorskip("sentence_transformers")
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    theirs = random_model(name)
+    tokenizer = tokenizer_of(theirs, folder_of(theirs, tmp_path / "m"))
+    tokenizer.save_pretrained(tmp_path / "m")
+    parts = [modules.Transformer(str(tmp_path / "m")), modules.Pooling(24, pooling)]
+    encoder = sentences.SentenceTransformer(modules=parts, device="cpu")
+    encoder.save(str(tmp_path / "whole"))
+    texts = with_special_tokens(tokenizer)
+    ours = models.TextEncoder(start=tmp_path / "whole")
+    assert ours.config.pooling == {"cls": "first"}.get(pooling, pooling)
+    np.testing.assert_allclose(ours.predict(texts, verbose=0), encoder.encode(texts), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_probabilities_of_texts_with_special_tokens_are_those_of_transformers(tmp_path, name):
+    labels = {0: "sad", 1: "glad", 2: "mixed"}
+    theirs = random_model(name, transformers.AutoModelForSequenceClassification, id2label=labels)
+    folder = folder_of(theirs, tmp_path / "m")
+    tokenizer = tokenizer_of(theirs, folder)
+    texts = with_special_tokens(tokenizer)
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        logits = theirs(**{each: inputs[each] for each in ("input_ids", "attention_mask")}).logits
+    found = models.TextClassifier.from_folder(folder).predict(texts, verbose=0)
+    np.testing.assert_allclose(found, torch.softmax(logits, dim=-1).numpy(), atol=1e-5)
 
 
 GUESSERS = {"bert": "bert", "electra, narrow": "electra generator", "roberta": "roberta", "mpnet": "mpnet"}
@@ -292,18 +358,22 @@ def test_logits_of_hidden_pieces_are_those_of_transformers(tmp_path, name):
         for weight in theirs.parameters():
             weight.add_(torch.randn_like(weight) * 0.2)
     ours = models.MaskedTokenModel(start=folder_of(theirs, tmp_path / "m"))
+    pad = tokenizer_of(theirs, tmp_path / "m").pad_token
     texts = ["a good film.", "the bad films are badly bad", "good film. " * 60]
+    texts.append(f"{pad} good films, {pad} the film")
     ours.adapt(texts, None)
     ours.compile()
     assert not ours.start.new_head
+    written = ours.tokenizer.written_padding
     batches = list(ours.hidden_batches(texts))
     found = np.concatenate([np.asarray(ours.core(list(inputs))) for inputs, _ in batches])
     padded_by_1 = theirs.config.model_type in PADDING_BY_1
     order = [1, 0, *range(2, len(PIECES))] if padded_by_1 else list(range(len(PIECES)))
     rows = []
+    assert any(written in ids for (_, ids), _ in batches)
     for (places, ids), _ in batches:
         inputs = {
-            "input_ids": torch.tensor(np.array(order)[ids]).long(),
+            "input_ids": torch.tensor(np.array(order)[np.where(ids == written, 0, ids)]).long(),
             "attention_mask": torch.tensor(ids != 0).long(),
         }
         with torch.no_grad():

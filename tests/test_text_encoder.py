@@ -114,7 +114,9 @@ def test_padding_gets_the_id_0_and_its_vector_the_first_row(tmp_path):
     ids = {name: model.tokenizer.id_of(getattr(settings, name)) for name in ("pad", "cls", "sep", "unknown")}
     assert ids == {"pad": 0, "cls": 1, "sep": 2, "unknown": 3}
     assert settings.added_tokens == {"<pad>": 0, "<s>": 1, "</s>": 2, "[UNK]": 3, "<mask>": 4}
-    assert [row.tolist() for row in model.tokenizer.rows(["good<pad>zebra <s>"])[0]] == [[1, 6, 0, 3, 1, 2]]
+    # Padding is what the id 0 means, so that of a text has one of its own.
+    (row,) = model.tokenizer.rows(["good<pad>zebra <s>"])[0]
+    assert row.tolist() == [1, 6, len(PIECES_OF_MPNET), 3, 1, 2]
     table, theirs = model.core.get_layer("embedding").weights[0], tensors["embeddings.word_embeddings.weight"]
     np.testing.assert_array_equal(table, theirs[[1, 0, *range(2, len(theirs))]])
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from keras_selfattn.models import TextClassifier, TextEncoder, TokenClassifier
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 from keras_selfattn.models.text.tokenizer import Tokenizer
 from keras_selfattn.models.tokens.token_features import AFFIXES, TokenFeatures
@@ -45,22 +46,25 @@ def write_tokenizer(model: keras.Model, folder: Path) -> None:
     """Write the files that make a model's ids into a folder; none for a model of numbers."""
     if isinstance(model, TextClassifier | TextEncoder):
         _write(folder / TOKENIZER, tokenizer_json(model.tokenizer))
-        examples = [
-            {"text": text, "ids": _listed(model.tokenizer(tf.constant([text]))[0])} for text in _TEXTS
-        ]
+        texts = [*_TEXTS, *_with_padding(model.tokenizer)]
+        examples = [{"text": text, "ids": _listed(model.tokenizer(tf.constant([text]))[0])} for text in texts]
         _write(folder / EXAMPLES, examples)
     elif isinstance(model, TokenClassifier):
         if isinstance(model.tokenizer, TokenFeatures):
             _write(folder / FEATURES, _features_json(model.tokenizer))
         else:
             _write(folder / TOKENIZER, tokenizer_json(model.tokenizer.tokenizer, of_tokens=True))
-        rows = [text.split() for text in _TEXTS if text.split()]
+        texts = [*_TEXTS, *_with_padding(getattr(model.tokenizer, "tokenizer", None))]
+        rows = [text.split() for text in texts if text.split()]
         examples = [{"tokens": row, "features": _listed(model.tokenizer(tf.constant(row)))} for row in rows]
         _write(folder / EXAMPLES, examples)
 
 
 def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]:
     """Return a tokenizer as the content of a `tokenizer.json`, with this model's ids.
+
+    A padding token that a text itself has is an exception: the file gives it the id of padding, not
+    `written_padding`, because readers look up by its name what they pad with.
 
     Args:
         tokenizer: of a model of texts, or the tokenizer of a pretrained model.
@@ -78,6 +82,11 @@ def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]
         return {**common, **parts(settings, tokenizer.vocabulary)}
     common = _common(settings.max_tokens, settings.pad)
     return {**common, "post_processor": _template(cls, sep), **parts(settings, tokenizer.vocabulary)}
+
+
+def _with_padding(tokenizer: Any) -> list[str]:
+    """Return a text that has the padding token itself; none for a tokenizer that learned its own words."""
+    return [f"a {tokenizer.settings.pad} film"] if isinstance(tokenizer, SubwordTokenizer) else []
 
 
 def _common(max_tokens: int, pad: str) -> dict[str, Any]:

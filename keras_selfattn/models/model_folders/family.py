@@ -86,8 +86,8 @@ class Family:
         last_norm: name of the normalisation after the blocks, if there is one.
         prefix: what stands before the names in models with a head; `name` and a dot by default.
         padding_id: the id of padding in the folder.
-        positions_follow_padding: True if the first token's row in the table of positions is the one after
-            that of `padding_id`; False if it is the first.
+        positions_follow_padding: True if padding has the row `padding_id` in the table of positions, and the
+            first token the one after it; False if the first token has the first row.
     """
 
     name: str
@@ -102,9 +102,9 @@ class Family:
     positions_follow_padding: bool = False
 
     @property
-    def first_position(self) -> int:
-        """The first token's row in the folder's table of positions."""
-        return self.padding_id + 1 if self.positions_follow_padding else 0
+    def skipped_positions(self) -> int:
+        """Rows of the folder's table of positions before those that are read."""
+        return self.padding_id if self.positions_follow_padding else 0
 
 
 def activation_named(name: Any) -> str:

@@ -19,6 +19,8 @@ class PretrainedConfig(EncoderConfig):
         vocabulary_size: rows of the table of tokens.
         embedding_width: features of the tables, if a projection widens them to `width`; None for `width`.
         positions: the most tokens of a text: rows of the table of positions, if there is one.
+        padding_position: True if that table has one more row, the first, for the padding token where a text
+            itself has it, which the positions of the tokens after it then do not count.
         token_types: rows of the table of token types, 0 for none. All tokens of a single text have type 0.
         relative_buckets: rows of a table of biases that each attention layer adds to its logits, one row for
             a bucket of distances (T5's, up to 128); even, 4 to 254, or 0 for none.
@@ -53,6 +55,7 @@ class PretrainedConfig(EncoderConfig):
     vocabulary_size: int = 30_522
     embedding_width: int | None = None
     positions: int = 512
+    padding_position: bool = False
     token_types: int = 2
     relative_buckets: int = 0
     rotary_base: float | None = None
@@ -85,7 +88,7 @@ class PretrainedConfig(EncoderConfig):
         if self.token_types != 0:
             check_count("token_types", self.token_types)
         self._check_positions()
-        for name in ("gated", "use_bias", "norm_shift", "norm_first"):
+        for name in ("padding_position", "gated", "use_bias", "norm_shift", "norm_first"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"`{name}` must be True or False. Received {getattr(self, name)!r}.")
         check_share("attention_dropout", self.attention_dropout)
@@ -106,7 +109,7 @@ class PretrainedConfig(EncoderConfig):
     @property
     def position_rows(self) -> int:
         """Rows of the table of positions, 0 without one."""
-        return self.positions if self.rotary_base is None else 0
+        return self.positions + self.padding_position if self.rotary_base is None else 0
 
     def _check_positions(self) -> None:
         if self.relative_buckets != 0:

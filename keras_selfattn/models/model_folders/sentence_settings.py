@@ -39,6 +39,7 @@ def read_config(folder: ModelFolder) -> tuple[Family, PretrainedConfig, SubwordT
     """
     family = family_of(folder.config, str(folder.path))
     settings = {**family.settings(folder.config), **_modules(folder)}
+    settings["padding_position"] = family.positions_follow_padding
     sentence = next(filter(None, map(folder.json, _SENTENCE_FILES)), {})
     most = sentence.get("max_seq_length") or folder.json("tokenizer_config.json").get("model_max_length")
     try:

@@ -215,7 +215,7 @@ def _of_block(
 
 def _table(named: NamedTensors, family: Family, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return a table of the embedding, its rows in the order of our ids and positions."""
-    skipped = family.first_position if name == "positions" else 0
+    skipped = family.skipped_positions if name == "positions" else 0
     table = named.read(f"{family.embedding[name]}.weight", (shape[0] + skipped, *shape[1:]))[skipped:]
     return swapped_rows(table, family.padding_id) if name == "tokens" else table
 

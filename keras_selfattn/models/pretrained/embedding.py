@@ -22,15 +22,19 @@ class PretrainedEmbedding(keras.layers.Layer):
     Args:
         vocabulary_size: rows of the table of tokens.
         width: features of the outputs.
-        positions: rows of the table of positions; 0 for none.
+        positions: tokens for which there are positions; 0 for no table of them.
         token_types: rows of the table of types; 0 for none.
         embedding_width: features of the tables; None for `width`, without a projection.
         norm_epsilon: positive number added to the variance.
         dropout: rate in [0, 1), in training.
         norm_shift: False for a normalisation with a gain alone.
+        padding_position: True if padding has a position of its own, the first row of the table, and is not
+            counted in the positions of the tokens after it, as in RoBERTa and MPNet.
+        written_padding: id of the padding token as a part of a text, which is no padding but a token with the
+            vector, and the position, of padding; None for none.
 
     Call arguments:
-        inputs: int32 `[batch, length]` token ids with 0 as padding; at most `positions` long, if there
+        inputs: int32 `[batch, length]` token ids with 0 as padding, wherever it stands; at most `positions` long, if there
             is a table of them.
         types: int32 `[batch, length]`, the type of each token; all 0 by default.
         training: dropout acts only if True.
@@ -46,7 +50,7 @@ class PretrainedEmbedding(keras.layers.Layer):
         TensorShape([1, 3, 4])
 
     References: Devlin et al. 2019, "BERT", section 3, figure 2; Clark et al. 2020, "ELECTRA", section 3.2
-    (`embedding_width`).
+    (`embedding_width`); Liu et al. 2019, "RoBERTa", and its code, `make_positions` (`padding_position`).
     """
 
     def __init__(
@@ -59,12 +63,15 @@ class PretrainedEmbedding(keras.layers.Layer):
         norm_epsilon: float = 1e-12,
         dropout: float = 0.0,
         norm_shift: bool = True,
+        padding_position: bool = False,
+        written_padding: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size, self.width, self.positions = vocabulary_size, width, positions
         self.token_types, self.embedding_width = token_types, embedding_width
         self.norm_epsilon, self.dropout, self.norm_shift = norm_epsilon, dropout, norm_shift
+        self.padding_position, self.written_padding = padding_position, written_padding
         self._norm = keras.layers.LayerNormalization(
             epsilon=norm_epsilon, center=norm_shift, dtype=self.dtype_policy, name="norm"
         )
@@ -76,7 +83,8 @@ class PretrainedEmbedding(keras.layers.Layer):
     def build(self, input_shape: tuple) -> None:
         width = self.embedding_width or self.width
         self._tokens = self._table("tokens", self.vocabulary_size, width)
-        self._places = self._table("positions", self.positions, width) if self.positions else None
+        rows = self.positions + self.padding_position
+        self._places = self._table("positions", rows, width) if self.positions else None
         self._types = self._table("types", self.token_types, width) if self.token_types else None
         shape = (*input_shape, width)
         self._norm.build(shape)
@@ -89,9 +97,12 @@ class PretrainedEmbedding(keras.layers.Layer):
         return self._tokens
 
     def call(self, inputs: Tensor, types: Tensor | None = None, training: bool | None = None) -> Tensor:
-        x = ops.take(self._tokens, inputs, axis=0)  # [B, T, E]
+        ids = inputs
+        if self.written_padding is not None:
+            ids = ops.where(ops.equal(ids, self.written_padding), 0, ids)
+        x = ops.take(self._tokens, ids, axis=0)  # [B, T, E]
         if self._places is not None:
-            x = x + self._places[: ops.shape(inputs)[1]]
+            x = x + self._positions_of(ids)
         if self._types is not None:
             x = x + (self._types[0] if types is None else ops.take(self._types, types, axis=0))
         x = self._dropout(self._norm(ops.cast(x, self.compute_dtype)), training=training)
@@ -100,12 +111,19 @@ class PretrainedEmbedding(keras.layers.Layer):
     def compute_mask(self, inputs: Tensor, previous: Any = None) -> Tensor:
         return ops.not_equal(inputs, 0)
 
+    def _positions_of(self, ids: Tensor) -> Tensor:
+        """Return the vectors of the positions of ids, in which all padding is 0: `[T, E]` or `[B, T, E]`."""
+        if not self.padding_position:
+            return self._places[: ops.shape(ids)[1]]
+        counted = ops.cast(ops.not_equal(ids, 0), "int32")
+        return ops.take(self._places, ops.cumsum(counted, axis=1) * counted, axis=0)
+
     def compute_output_shape(self, input_shape: tuple, *_: Any) -> tuple:
         return (*input_shape, self.width)
 
     def get_config(self) -> dict[str, Any]:
         names = ("vocabulary_size", "width", "positions", "token_types", "embedding_width", "norm_epsilon")
-        names += ("dropout", "norm_shift")
+        names += ("dropout", "norm_shift", "padding_position", "written_padding")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _table(self, name: str, rows: int, width: int) -> Any:

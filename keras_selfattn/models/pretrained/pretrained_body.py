@@ -17,6 +17,7 @@ from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 Tensor = Any
 
@@ -27,21 +28,24 @@ POOLINGS = {
 }
 
 
-def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
+def pretrained_body(config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any) -> keras.Model:
     """Return the layers "embedding" and "encoder", whose weights a folder determines.
 
     Args:
         config: the model's settings.
+        tokenizer: the model's.
         policy: the layers' dtype policy.
 
     Returns:
         From int32 ids `[B, T]`, 0 as padding, to masked float `[B, T, D]`.
     """
     ids = keras.Input((None,), dtype="int32", name="ids")
-    return keras.Model(ids, encoded_pieces(ids, config, policy), name="body")
+    return keras.Model(ids, encoded_pieces(ids, config, tokenizer, policy), name="body")
 
 
-def encoded_pieces(ids: Tensor, config: PretrainedConfig, policy: Any) -> Tensor:
+def encoded_pieces(
+    ids: Tensor, config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any
+) -> Tensor:
     """Return the outputs of the layers "embedding" and "encoder" for ids `[B, T]`, masked `[B, T, D]`.
 
     MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
@@ -50,12 +54,14 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, policy: Any) -> Tensor
     x = PretrainedEmbedding(
         config.vocabulary_size,
         config.width,
-        config.position_rows,
+        config.positions if config.rotary_base is None else 0,
         config.token_types,
         config.embedding_width,
         config.norm_epsilon,
         config.dropout,
         config.norm_shift,
+        config.padding_position,
+        tokenizer.written_padding,
         dtype=policy,
         name="embedding",
     )(ids)
@@ -118,5 +124,10 @@ def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> Subw
     if found.size > config.vocabulary_size:
         raise ConfigError(
             f"`vocabulary` has {found.size} pieces. `vocabulary_size` is {config.vocabulary_size}, too few."
+        )
+    if (padding := found.id_of(settings.pad)) != PADDING_ID:
+        raise ConfigError(
+            f"{settings.pad!r}, the padding, must have the id {PADDING_ID}, because models mask that id. It "
+            f"has the id {padding} in `vocabulary`: put it first."
         )
     return found

@@ -64,7 +64,7 @@ class PretrainedPieces(FineTuning):
     def encoder(self, tokenizer: Any, policy: Any) -> keras.Model:
         """Return the layers from ids `[B, T]` to the vectors of texts `[B, D]`."""
         config = self._config
-        body = pretrained_body(config, policy)
+        body = pretrained_body(config, tokenizer, policy)
         self._freeze(body)
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.hidden_head is not None:

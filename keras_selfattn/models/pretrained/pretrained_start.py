@@ -138,7 +138,7 @@ class EncoderStart(ABC):
             targets: their labels by name; a list for each row that may have several.
         """
         rows = self._pieces_of(inputs)
-        unknown = self.tokenizer.id_of(self.tokenizer.settings.unknown)
+        unknown = self.tokenizer.id_in_text(self.tokenizer.settings.unknown)
         pieces, config = np.concatenate(rows), self.encoder_config
         mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
         return (

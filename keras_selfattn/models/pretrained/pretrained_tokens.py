@@ -45,9 +45,9 @@ class PretrainedTokens(FineTuning):
         """Return the layers from ids of pieces `[B, T, K]` to the vectors of tokens `[B, T, D]`."""
         config, tokenizer = self._config, pieces.tokenizer
         features = keras.Input((None, None), dtype="int32", name="features")
-        cls, sep = (tokenizer.id_of(token) for token in (tokenizer.settings.cls, tokenizer.settings.sep))
+        cls, sep = map(tokenizer.id_in_text, (tokenizer.settings.cls, tokenizer.settings.sep))
         ids, places = RowParts(config.max_tokens, cls, sep, name="parts")(features)  # [S, P], [B, T]
-        x = encoded_pieces(ids, config, policy)  # [S, P, D]
+        x = encoded_pieces(ids, config, tokenizer, policy)  # [S, P, D]
         x = FirstPieces(dtype=policy, name="first_pieces")([x, places])  # [B, T, D]
         x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
         model = keras.Model(features, x)

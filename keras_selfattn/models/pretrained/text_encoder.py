@@ -68,7 +68,8 @@ class TextEncoder(RawModel):
     vectors are those of sentence-transformers.
 
     Padding has the id 0. Where the folder pads with another id, the two change places in the vocabulary and
-    in the table of tokens; the vectors are the same, and all other ids are the folder's.
+    in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that a
+    text itself has is a token, as in transformers, with the id `tokenizer.written_padding`.
 
     Args:
         config: the settings; left out if `start` is given.
@@ -164,7 +165,7 @@ class TextEncoder(RawModel):
 
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
-        body = pretrained_body(config, policy)
+        body = pretrained_body(config, self.tokenizer, policy)
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.normalized:
             x = keras.layers.UnitNormalization(dtype="float32", name="unit")(x)

@@ -21,8 +21,8 @@ _CHUNK, _CHARACTERS = 8192, 2**20
 class WordPieces:
     """Split each token of a row into the pieces of a pretrained model.
 
-    A token without any piece (a blank, control characters) is the unknown piece, and so is a piece of padding
-    that stands in a token: each token has at least one, and none of them is padding.
+    A token without any piece (a blank, control characters) is the unknown piece: each token has at least one.
+    None of them is padding: that of a token "[PAD]" has the id `written_padding` of the tokenizer.
 
     Args:
         tokenizer: a model's; its ids of padding are 0.
@@ -38,7 +38,7 @@ class WordPieces:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._unknown = tokenizer.id_of(tokenizer.settings.unknown)
+        self._unknown = tokenizer.id_in_text(tokenizer.settings.unknown)
 
     @property
     def vocabulary(self) -> list[str]:
@@ -63,8 +63,7 @@ class WordPieces:
         flat = tf.reshape(tokens, [-1])
         found = self.tokenizer.word_pieces(flat)
         lacking = (found.row_lengths() == 0) & (flat != "")
-        values = tf.where(found.flat_values == PADDING_ID, self._unknown, found.flat_values)
-        ids = found.with_flat_values(values).to_tensor(PADDING_ID)  # [N, K], or [N, 0]
+        ids = found.to_tensor(PADDING_ID)  # [N, K], or [N, 0]
         missing = tf.cast(tf.shape(ids)[1] == 0, tf.int32)
         ids = tf.concat([ids, tf.zeros([tf.size(flat), missing], tf.int32)], axis=1)  # [N, K]
         first = tf.range(tf.shape(ids)[1]) == 0

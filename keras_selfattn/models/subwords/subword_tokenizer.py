@@ -40,7 +40,8 @@ class SubwordTokenizer(abc.ABC):
     """Split texts into pieces of words, and look up their ids.
 
     A text becomes [CLS], its pieces and [SEP], `max_tokens` at most. Bytes that are not UTF-8 become the
-    replacement character U+FFFD, as in Python.
+    replacement character U+FFFD, as in Python. The id of [PAD] is padding alone: where a text itself has the
+    padding token, that piece has the id `written_padding`.
 
     Args:
         settings: sets the special tokens and the cut.
@@ -95,20 +96,33 @@ class SubwordTokenizer(abc.ABC):
 
     @property
     def size(self) -> int:
-        """Number of ids, those of added tokens included."""
+        """Number of ids, those of added tokens included, without `written_padding`."""
         return max(self._ids.values()) + 1
 
     @property
+    def written_padding(self) -> int:
+        """The id of a padding token that a text itself has: the first one after those of the vocabulary.
+
+        Models read it as a token, with the vector of padding; padding after a text's end is masked.
+        """
+        return self.size
+
+    @property
     def names(self) -> list[str]:
-        """The piece or added token of each id; "" for an id without one."""
+        """The piece or added token of each id, `written_padding` included; "" for an id without one."""
         found = [""] * self.size
         for token, place in self._ids.items():
             found[place] = token
-        return found
+        return [*found, self.settings.pad]
 
     def id_of(self, token: str) -> int:
         """Return the id of a piece or an added token; KeyError if it is neither."""
         return self._ids[token]
+
+    def id_in_text(self, token: str) -> int:
+        """Return the same where the token is part of a text: `written_padding` for that of padding."""
+        found = self.id_of(token)
+        return self.written_padding if found == self.id_of(self.settings.pad) else found
 
     def __call__(self, texts: Tensor, more: int = 0) -> Any:
         """Return the ids of a string tensor `[B]`, [CLS] first and [SEP] last, as int32 ragged `[B, T]`.
@@ -119,7 +133,7 @@ class SubwordTokenizer(abc.ABC):
         """
         limit = self.settings.max_tokens + more - 2
         ids, rows = _first_of_rows(*self._text_pieces(texts, limit), limit)
-        return self._with_special(ids, rows)
+        return self._with_special(self._written(ids), rows)
 
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
@@ -132,7 +146,7 @@ class SubwordTokenizer(abc.ABC):
         """
         limit = self.settings.max_tokens - 2
         ids, rows = _first_of_rows(*self._pieces_of_words(words, limit), limit)
-        return _ragged(ids, rows)
+        return _ragged(self._written(ids), rows)
 
     def padded(self, texts: Tensor) -> Tensor:
         """Return the ids of a string tensor `[B]`, int32 `[B, T]`, padded with [PAD] to the longest row."""
@@ -149,12 +163,16 @@ class SubwordTokenizer(abc.ABC):
             found[place] = np.append(found[place][: self.settings.max_tokens - 1], found[place][-1])
         return found, len(cut)
 
+    def _written(self, ids: Tensor) -> Tensor:
+        """Return ids of a text's pieces, none of which is padding."""
+        return tf.where(ids == self.id_of(self.settings.pad), self.written_padding, ids)
+
     def _with_special(self, ids: Tensor, rows: Tensor) -> Any:
         """Return ids `[P]` and their rows `[B + 1]` as ragged `[B, T]`, between [CLS] and [SEP]."""
         splits = rows + 2 * tf.range(tf.size(rows, tf.int64))
         starts, ends = splits[:-1], splits[1:] - 1
-        cls = tf.fill(tf.shape(starts), self.id_of(self.settings.cls))  # [B]
-        sep = tf.fill(tf.shape(starts), self.id_of(self.settings.sep))
+        cls = tf.fill(tf.shape(starts), self.id_in_text(self.settings.cls))  # [B]
+        sep = tf.fill(tf.shape(starts), self.id_in_text(self.settings.sep))
         inner, _ = ranges(starts + 1, ends)
         return _ragged(_merged([starts, inner, ends], [cls, ids, sep]), splits)
 

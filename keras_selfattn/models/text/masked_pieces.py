@@ -100,12 +100,13 @@ class MaskedPieces:
     def names(self, tokenizer: Any) -> list[str]:
         """Return the piece of each id; "" for an id that is never guessed."""
         special = _special(tokenizer)
+        rows = self._config.vocabulary_size
         found = ["" if number in special else name for number, name in enumerate(tokenizer.names)]
-        return found + [""] * (self._config.vocabulary_size - len(found))
+        return found[:rows] + [""] * (rows - len(found))
 
     def body(self, tokenizer: Any, policy: Any) -> keras.Model:
         """Return the layers from ids `[B, T]` to encoded positions `[B, T, D]`."""
-        return pretrained_body(self._config, policy)
+        return pretrained_body(self._config, tokenizer, policy)
 
     def guessed(self, x: Tensor) -> Tensor:
         """Return the features to compare with the vectors of all tokens, float32 `[N, E]`."""
@@ -124,4 +125,5 @@ def _whole(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
 def _special(tokenizer: Any) -> set[int]:
     """Return the ids of the tokens that are no pieces of a text."""
     names = ("unknown", "cls", "sep", "pad", "mask")
-    return {tokenizer.id_of(getattr(tokenizer.settings, name)) for name in names}
+    found = {tokenizer.id_of(getattr(tokenizer.settings, name)) for name in names}
+    return found | {tokenizer.written_padding}
