@@ -306,8 +306,7 @@ def hidden_states(config, tensors, ids, types=None):
         return scaled * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
 
     x = tensors["embeddings.word_embeddings.weight"][ids]
-    first = 2 if config["model_type"] in ("roberta", "mpnet") else 0
-    x = x + tensors["embeddings.position_embeddings.weight"][first : first + len(ids)]
+    x = x + tensors["embeddings.position_embeddings.weight"][_positions(config, ids)]
     if "type_vocab_size" in config:
         x = x + tensors["embeddings.token_type_embeddings.weight"][[0] * len(ids) if types is None else types]
     x = normal("embeddings.LayerNorm", x)
@@ -328,6 +327,14 @@ def hidden_states(config, tensors, ids, types=None):
         hidden = hidden * 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
         x = normal(layer + names["second norm"], x + linear(layer + names["last"], hidden))
     return x
+
+
+def _positions(config, ids):
+    """Returns the rows of the table of positions; RoBERTa's begin after that of padding, and do not count it."""
+    if config["model_type"] not in ("roberta", "mpnet"):
+        return list(range(len(ids)))
+    counted = [each != config["pad_token_id"] for each in ids]
+    return [config["pad_token_id"] + (sum(counted[: n + 1]) if each else 0) for n, each in enumerate(counted)]
 
 
 def relative_bias(tensors, head, length):

@@ -35,7 +35,7 @@ LABELS = [["D", "J", "N", "P"], ["D", "R"], ["N"], ["R", "D", "J", "N"]] * 6
 # The pieces of words, read off the vocabulary.
 SPLIT = {"goods": ["good", "##s"], "films": ["film", "##s"], "badly": ["bad", "##ly"], "The": ["the"]}
 UNDROPPED = {"dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.0}
-# Without a piece, or with one that stands for padding.
+# Without a piece, or with the one that stands for padding elsewhere.
 STRANGE = ["\x00", " ", "[PAD]", "☃", "a.a"]
 
 
@@ -117,8 +117,8 @@ def test_every_token_has_an_answer_whatever_it_holds(labeller):
     rows = [STRANGE, ["film", *STRANGE[:3]], ["good" * 3000, "a"], []]
     found = labeller.predict(rows, verbose=0)
     assert [len(row) for row in found] == [5, 4, 2, 0]
-    unknown = wanted_of(labeller, ["film", "?", "?", "?"])
-    np.testing.assert_allclose(found[1], unknown, atol=1e-5)
+    wanted = wanted_of(labeller, ["film", "?", "?", "[PAD]"])
+    np.testing.assert_allclose(found[1], wanted, atol=1e-5)
     answers = labeller(tf.constant([[*STRANGE, ""]]))
     np.testing.assert_array_equal(answers._keras_mask, [[True] * 5 + [False]])
 

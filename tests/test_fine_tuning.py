@@ -400,7 +400,7 @@ def test_a_classifier_of_byte_pairs_is_trained_saved_and_exported(tmp_path):
     model = models.TextClassifier(start=folder)
     model.compile()
     model.fit(TEXTS, LABELS, epochs=2, verbose=0)
-    asked = [*TEXTS[:4], "", "Bad<mask> filmé"]
+    asked = [*TEXTS[:4], "", "Bad<mask> filmé", "good<pad> film"]
     wanted = model.predict(asked, verbose=0)
     model.save(tmp_path / "m.keras")
     for file in folder.iterdir():
@@ -418,6 +418,7 @@ def test_a_classifier_of_byte_pairs_is_trained_saved_and_exported(tmp_path):
     answers, tokens = json.loads(done.stdout)
     np.testing.assert_allclose(answers, wanted, atol=1e-5)
     assert tokens[5] == ["<s>", "B", "a", "d", "<mask>", " film", "\\xc3", "\\xa9", "</s>"]
+    assert tokens[6] == ["<s>", "good", "<pad>", " film", "</s>"]
 
 
 def test_the_settings_of_a_fine_tuned_model_are_json(folder):

@@ -354,6 +354,14 @@ def test_train_begins_with_the_head_and_says_so(tmp_path):
         np.testing.assert_allclose(found[label], wanted[label], atol=1e-4)
 
 
+def test_explain_has_the_padding_that_a_text_has(tmp_path):
+    model = models.TextClassifier.from_folder(write_classifier(tmp_path / "m", LABELS))
+    (found,) = model.explain(["a [PAD] film"])
+    assert found.tokens == ["[CLS]", "a", "[PAD]", "film", "[SEP]"]
+    assert found.weights.min() > 0  # each token sees each other
+    np.testing.assert_allclose(found.weights.sum(axis=-1), 1, atol=1e-5)
+
+
 @pytest.mark.process
 def test_the_path_from_a_folder_to_a_served_classifier(tmp_path):
     from keras_selfattn.export import read_card
@@ -376,11 +384,12 @@ def test_the_path_from_a_folder_to_a_served_classifier(tmp_path):
     card = read_card(tmp_path / "imported" / "1")
     assert (card["task"], card["labels"]) == ("text-classification", LABELS)
     assert set(card["signatures"]) == {"serving_default", "classify", "explain"}
-    wanted = models.TextClassifier.from_folder(folder).predict(TEXTS, verbose=0)
+    asked = [*TEXTS, "[PAD] a good [PAD] film"]
+    wanted = models.TextClassifier.from_folder(folder).predict(asked, verbose=0)
     for name, tolerance in (("imported", 1e-5), ("direct", 1e-5), ("int8", 0.1)):
         with Server(ServerConfig(name, tmp_path / name, port=0)) as server:
             with Client(server.target, model=name) as client:
-                answers = client.classify(TEXTS)
+                answers = client.classify(asked)
             code, output = invoke("query", name, TEXTS[0], "--target", server.target)
         found = [[answer.scores[label] for label in LABELS] for answer in answers]
         np.testing.assert_allclose(found, wanted, atol=tolerance)

@@ -121,6 +121,49 @@ def test_padding_gets_the_id_0_and_its_vector_the_first_row(tmp_path):
     np.testing.assert_array_equal(table, theirs[[1, 0, *range(2, len(theirs))]])
 
 
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
+def test_padding_that_a_text_has_is_a_token_with_the_vector_of_padding(tmp_path, config):
+    """At the beginning, in the middle, at the end and alone, beside longer and shorter rows."""
+    tensors = weights_of(config)
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors))
+    pad = model.tokenizer.settings.pad
+    texts = [f"{pad} a film", f"a {pad}{pad} good film", f"a film {pad}", pad, "the film is " * 3, ""]
+    ids = padded(model.tokenizer.rows(texts)[0])
+    written = model.tokenizer.written_padding
+    assert [(row == written).sum() for row in ids] == [1, 2, 1, 1, 0, 0]
+    found, vectors = states(model, ids), model.predict(texts, verbose=0)
+    for row, text in enumerate(texts):
+        known = in_ours(config, [[0 if each == written else each for each in ids[row][ids[row] != 0]]])[0]
+        wanted = hidden_states(config, tensors, known)
+        np.testing.assert_allclose(found[row][: len(known)], wanted, atol=2e-5, err_msg=text)
+        np.testing.assert_allclose(vectors[row], wanted.mean(axis=0), atol=2e-5, err_msg=text)
+        assert not found[row][len(known) :].any()
+
+
+def test_a_file_from_before_padding_had_a_position_answers_as_it_did(tmp_path):
+    """Its table of positions begins with that of the first token, and its config knows no other."""
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", MPNET))
+    config = model.config.to_dict()
+    assert config.pop("padding_position") is True
+    before = models.TextEncoder(config, vocabulary=model.tokenizer.vocabulary)
+    places = before.core.get_layer("embedding").weights[1]
+    weights = [np.asarray(weight) for weight in model.core.weights]
+    before.core.set_weights([weights[0], weights[1][1:], *weights[2:]])
+    assert places.shape == (model.config.positions, model.config.width)
+    before.save(tmp_path / "before.keras")
+    texts = ["a good film", "", "badly the films"]
+    wanted = model.predict(texts, verbose=0)
+    np.testing.assert_array_equal(models.load(tmp_path / "before.keras").predict(texts, verbose=0), wanted)
+
+
+def test_a_vocabulary_with_padding_elsewhere_than_first_is_refused():
+    """Any other token with the id 0 would be masked."""
+    config = {"width": 8, "num_layers": 1, "num_heads": 2, "positions": 16, "max_tokens": 16}
+    vocabulary = ["good", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]"]
+    with pytest.raises(ConfigError, match=r"'\[PAD\]', the padding, must have the id 0, .* the id 5 in"):
+        models.TextEncoder({**config, "vocabulary_size": 6}, vocabulary=vocabulary)
+
+
 def test_any_id_of_the_vocabulary_can_be_that_of_padding(tmp_path):
     config = {**BERT, "pad_token_id": 5}
     tensors = weights_of(config)

@@ -13,11 +13,12 @@ from keras_selfattn import models
 from keras_selfattn.export import export_portable, read_card
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pretrained_folders import write_folder
+from pretrained_folders import MPNET, write_folder
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["Good film!", "a bad film, a bore", "it's", "ΣΑΣ 日本"]
+WITH_PADDING = [*TEXTS, "<pad> a good <pad> film", "<pad>"]
 TOKENS = [["A", "good", "film"], ["Bores", "1999"], ["x"]]
 
 
@@ -56,7 +57,8 @@ def image_model(_folder):
 
 
 def pretrained_model(folder):
-    return models.TextEncoder(start=write_folder(folder / "bert"))
+    """Its positions count the tokens that are not padding."""
+    return models.TextEncoder(start=write_folder(folder / "mpnet", MPNET))
 
 
 def series_rows():
@@ -79,13 +81,21 @@ def padded(rows, value):
 
 
 def ids_of(path, texts):
-    read = Tokenizer.from_file(str(path / "tokenizer.json"))
-    return np.array([row.ids for row in read.encode_batch(texts)], "int32")
+    """The ids by the package, and as docs/savedmodel.md says for padding that a text has."""
+    rows = Tokenizer.from_file(str(path / "tokenizer.json")).encode_batch(texts)
+    ids, real = (
+        np.array([getattr(row, name) for row in rows], "int32") for name in ("ids", "attention_mask")
+    )
+    return np.where((ids == 0) & (real == 1), read_card(path)["vocabulary_size"], ids)
 
 
 KINDS = {
     "texts": (text_model, TEXTS, lambda path, model: {"ids": ids_of(path, TEXTS)}),
-    "pretrained texts": (pretrained_model, TEXTS, lambda path, model: {"ids": ids_of(path, TEXTS)}),
+    "pretrained texts": (
+        pretrained_model,
+        WITH_PADDING,
+        lambda path, model: {"ids": ids_of(path, WITH_PADDING)},
+    ),
     "tokens": (
         token_model,
         TOKENS,
@@ -111,7 +121,10 @@ def answer_of_litert(file, inputs):
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [*((kind, "onnx") for kind in KINDS), ("texts", "litert"), ("series", "litert")],
+    [
+        *((kind, "onnx") for kind in KINDS),
+        *((kind, "litert") for kind in ("texts", "pretrained texts", "series")),
+    ],
 )
 def test_a_file_gives_the_model_s_answers(kind, form, tmp_path):
     if form == "onnx":

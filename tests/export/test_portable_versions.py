@@ -5,6 +5,7 @@ The conversions themselves are in `test_portable_files.py`.
 
 import json
 import sys
+from pathlib import Path
 
 import jsonschema
 import keras
@@ -36,6 +37,9 @@ from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 from keras_selfattn.models.text.tokenizer import Tokenizer as Words
 from keras_selfattn.serving.server.storage.version_folders import missing_file
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from pretrained_folders import MPNET, write_folder
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 1, "ngram_buckets": 64}
 TEXTS = [
@@ -245,6 +249,29 @@ def test_tokenizer_json_gives_the_package_tokenizers_the_same_ids(tokenizer):
     padded = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer))).encode_batch(TEXTS)
     assert {len(row.ids) for row in padded} == {max(map(len, wanted))}
     assert padded[2].ids[-1] == 0
+
+
+@pytest.mark.parametrize("make", [models.TextEncoder, models.TokenClassifier])
+def test_the_examples_show_padding_that_a_text_has(tmp_path, converted, make):
+    """As docs/savedmodel.md says: the id `vocabulary_size` where the package gives 0 to a real token."""
+    model = make(start=write_folder(tmp_path / "m", MPNET))
+    if make is models.TokenClassifier:
+        model.adapt([["a", "film"]] * 2, [["A", "B"]] * 2)
+    path = export_portable(model, tmp_path / "base", "litert")
+    read = Tokenizer.from_file(str(path / "tokenizer.json"))
+    last = json.loads((path / "tokenizer_examples.json").read_text("utf-8"))[-1]
+    size = read_card(path)["vocabulary_size"]
+
+    def ids_of(text):
+        return [size if each == 0 else each for each in read.encode(text).ids]
+
+    assert size == read.get_vocab_size()
+    if make is models.TextEncoder:
+        assert last["text"] == "a <pad> film"
+        assert last["ids"] == ids_of(last["text"]) == [1, 5, size, 8, 2]
+    else:
+        assert last["tokens"] == ["a", "<pad>", "film"]
+        assert last["features"] == [ids_of(token) for token in last["tokens"]] == [[5], [size], [8]]
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte pairs"])

@@ -43,9 +43,7 @@ def pretrained_body(config: PretrainedConfig, tokenizer: SubwordTokenizer, polic
     return keras.Model(ids, encoded_pieces(ids, config, tokenizer, policy), name="body")
 
 
-def encoded_pieces(
-    ids: Tensor, config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any
-) -> Tensor:
+def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any) -> Tensor:
     """Return the outputs of the layers "embedding" and "encoder" for ids `[B, T]`, masked `[B, T, D]`.
 
     MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
