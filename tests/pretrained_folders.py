@@ -330,7 +330,7 @@ def hidden_states(config, tensors, ids, types=None):
 
 
 def _positions(config, ids):
-    """Returns the rows of the table of positions; RoBERTa's begin after that of padding, and do not count it."""
+    """Returns the rows of the table of positions; RoBERTa's begin after padding's, and do not count it."""
     if config["model_type"] not in ("roberta", "mpnet"):
         return list(range(len(ids)))
     counted = [each != config["pad_token_id"] for each in ids]

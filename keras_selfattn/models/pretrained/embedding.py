@@ -34,8 +34,8 @@ class PretrainedEmbedding(keras.layers.Layer):
             vector, and the position, of padding; None for none.
 
     Call arguments:
-        inputs: int32 `[batch, length]` token ids with 0 as padding, wherever it stands; at most `positions` long, if there
-            is a table of them.
+        inputs: int32 `[batch, length]` token ids with 0 as padding, wherever it stands; at most `positions`
+            long, if there is a table of them.
         types: int32 `[batch, length]`, the type of each token; all 0 by default.
         training: dropout acts only if True.
 

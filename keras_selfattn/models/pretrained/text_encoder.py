@@ -68,8 +68,8 @@ class TextEncoder(RawModel):
     vectors are those of sentence-transformers.
 
     Padding has the id 0. Where the folder pads with another id, the two change places in the vocabulary and
-    in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that a
-    text itself has is a token, as in transformers, with the id `tokenizer.written_padding`.
+    in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that
+    a text itself has is a token, as in transformers, with the id `tokenizer.written_padding`.
 
     Args:
         config: the settings; left out if `start` is given.

@@ -55,6 +55,7 @@ class SubwordTokenizer(abc.ABC):
         self.settings = settings
         self.vocabulary = list(vocabulary)
         self._ids = _checked_ids(settings, self.vocabulary)
+        self._size = max(self._ids.values()) + 1
 
     @property
     @abc.abstractmethod
@@ -97,7 +98,7 @@ class SubwordTokenizer(abc.ABC):
     @property
     def size(self) -> int:
         """Number of ids, those of added tokens included, without `written_padding`."""
-        return max(self._ids.values()) + 1
+        return self._size
 
     @property
     def written_padding(self) -> int:
