@@ -113,10 +113,12 @@ class PretrainedEmbedding(keras.layers.Layer):
 
     def _positions_of(self, ids: Tensor) -> Tensor:
         """Return the vectors of the positions of ids, in which all padding is 0: `[T, E]` or `[B, T, E]`."""
+        length = ops.shape(ids)[1]
         if not self.padding_position:
-            return self._places[: ops.shape(ids)[1]]
+            return self._places[:length]
         counted = ops.cast(ops.not_equal(ids, 0), "int32")
-        return ops.take(self._places, ops.cumsum(counted, axis=1) * counted, axis=0)
+        # From a part of the table, so that its gradient is as dense as without padding's position.
+        return ops.take(self._places[: length + 1], ops.cumsum(counted, axis=1) * counted, axis=0)
 
     def compute_output_shape(self, input_shape: tuple, *_: Any) -> tuple:
         return (*input_shape, self.width)
