@@ -178,6 +178,7 @@ def test_json_lines_hold_lists_of_tokens_and_labels(write):
         ("a.conll", "a\nb\n", "line 1 has one column, 'a'"),
         ("a.conll", "a X\rb Y\n", "line 1 holds a carriage return"),
         ("a.conllu", CONLLU.replace("\n", "\r"), "line 1 holds a carriage return"),
+        ("a.conll", "# O\nAda\tB-X\nx\tO\n", "line 1, '# O', has blanks between its columns"),
         ("a.conll", "# a\n", "line 1, '# a', begins with '#'"),
         ("a.conll", "#a\n", "holds no tokens"),
         ("a.txt", "B-PER\tAda\nO\twrote\n", "the first column holds labels of spans, such as 'B-PER'"),

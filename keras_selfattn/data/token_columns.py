@@ -191,6 +191,12 @@ def _is_comment(layout: _Layout, line: _Line) -> bool:
         DataError: if neither its columns nor its label tell a comment from a token.
     """
     if len(line.fields) != layout.width or layout.width == 1:
+        words = _fields(line.content, tabs=False)
+        if layout.tabs and len(words) == layout.width and words[-1] in layout.labels:
+            raise DataError(
+                f"{layout.file}: line {line.number}, {line.content!r:.60}, has blanks between its columns, "
+                "and others have tabs. Separate the columns of all lines by tabs."
+            )
         return True
     scheme = layout.scheme or SpanScheme()
     if line.label in layout.labels or scheme.read(line.label) is not None:
