@@ -73,7 +73,7 @@ def as_names(labels: Any) -> list[str]:
     """
     if labels is None:
         raise DataError("Labels are needed with raw rows. Received None; give one label a row.")
-    rows, read = _rows(labels), LabelReader()
+    rows, read = label_rows(labels), LabelReader()
     if rows and all(map(_holds_one, rows)):
         rows = [next(iter(row)) for row in rows]
     names = [read(f"Label {row} (counted from 0)", label) for row, label in enumerate(rows)]
@@ -99,7 +99,7 @@ def as_name_lists(labels: Any) -> list[LabelList]:
     if labels is None:
         raise DataError("Labels are needed with raw rows. Received None; give a list of labels a row.")
     found, read = [], LabelReader()
-    for row, names in enumerate(_rows(labels)):
+    for row, names in enumerate(label_rows(labels)):
         if not _is_list(names):
             raise DataError(f"The labels of row {row} (counted from 0) must be a list. Received {names!r}.")
         found.append(LabelList(read(f"A label of row {row} (counted from 0)", name) for name in names))
@@ -117,7 +117,7 @@ def may_bear_several(labels: Any) -> bool:
         >>> may_bear_several([["a"], ["b"]]), may_bear_several([["a"], ["b", "c"]]), may_bear_several([{"a"}])
         (False, True, True)
     """
-    rows = [] if labels is None else _rows(labels)
+    rows = [] if labels is None else label_rows(labels)
     return any(map(_is_list, rows)) and not all(map(_holds_one, rows))
 
 
@@ -149,7 +149,8 @@ def indices_of(names: Sequence[str], known: Sequence[str]) -> np.ndarray:
     return np.array([index[name] for name in names], dtype=np.int64)
 
 
-def _rows(labels: Any) -> list[Any]:
+def label_rows(labels: Any) -> list[Any]:
+    """Return labels in any container as a list with the entry of each row."""
     if hasattr(labels, "to_list"):  # a Series, a ragged tensor
         return list(labels.to_list())
     if isinstance(labels, list | tuple):

@@ -17,8 +17,8 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
     """A classifier of raw rows with one label each; the parameters are those of `ModelEstimator`.
 
     Args:
-        class_weight: weights of the classes by label, or "balanced", which gives each class the same total
-            weight.
+        class_weight: weights of the classes by label, an entry of `classes_` as in scikit-learn, never by
+            index, 1 where left out; or "balanced", which gives each class the same total weight.
 
     Attributes:
         classes_: labels in the order of the columns of `predict_proba`, in the type of the targets.

@@ -137,11 +137,13 @@ class RawModel(KerasMethods):
             x: raw rows; batches of raw rows with their targets, from a `tf.data.Dataset`, a generator, a
                 `keras.utils.PyDataset` or a `torch.utils.data.DataLoader`, the first pass over which learns
                 what `adapt` learns; or inputs of `keras.Model.fit`, in the form of the core's.
-            y: targets.
+            y: targets. Integers are names of labels in the first `fit`. In later ones they are names if a
+                label is a number, and indices of `labels` if none is; so in `validation_data`.
             batch_size: rows in a step, 32 if None; fewer if rows are long, to bound memory.
             sample_weight: float per row.
-            class_weight: weights of the classes by label name or by index, or "balanced", which gives each
-                class the same total weight; for one label a row.
+            class_weight: weights of the classes, 1 where left out; or "balanced", which gives each class the
+                same total weight; for one label a row. A text key is a label. Integer keys are all labels or
+                all indices; where they can be both, and differ, they are refused.
             validation_data: `(rows, targets)`, or any form that `keras.Model.fit` accepts.
             validation_split: share of the rows, taken from the end, for validation instead.
             shuffle: draw a new order each epoch.
@@ -150,6 +152,7 @@ class RawModel(KerasMethods):
                 rows have the order that they had then.
 
         Raises:
+            ConfigError: for weights of classes that are none, or that can be read in two ways.
             DataError: for rows that cannot train the model, a label that training did not have, or a source
                 that ends without a batch.
         """
@@ -168,7 +171,7 @@ class RawModel(KerasMethods):
             return super().fit(x, y, class_weight=class_weight, **tensors, **other, **kwargs)
         batch_size = checked_size(batch_size)
         kind = self.head_type(y) if self._head is None else type(self._head)
-        rows = self.read_rows(x, y, sample_weight, kind)
+        rows = self.read_rows(x, y if self._head is None else self._head.named(y), sample_weight, kind)
         if validation_data is None and validation_split:
             rows, held_out = split_end(rows, validation_split)
             validation_data = tuple(held_out)
@@ -220,7 +223,7 @@ class RawModel(KerasMethods):
         Args:
             x: raw rows; batches of them with their targets, as for `fit`; or inputs of
                 `keras.Model.evaluate`.
-            y: targets.
+            y: targets, as for `fit`.
             batch_size: rows in a step.
             sample_weight: float per row.
             kwargs: `verbose`, `callbacks`, … of `keras.Model.evaluate`; `steps` for batches.
@@ -234,7 +237,7 @@ class RawModel(KerasMethods):
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
-        rows = self.read_rows(x, y, sample_weight, type(self.head))
+        rows = self.read_rows(x, self.head.named(y), sample_weight, type(self.head))
         self.create_metrics(rows.targets)
         return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
 

@@ -15,6 +15,7 @@ from keras import ops
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelList, as_name_lists, as_names, indices_of, sorted_names
 from keras_selfattn.models.ensemble import logits_of
+from keras_selfattn.models.integer_labels import by_place, named
 from keras_selfattn.models.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 
 Tensor = Any
@@ -123,6 +124,10 @@ class Head(ABC):
     def read(y: Any) -> list[Any]:
         """Return targets in any container as a list, each checked for its kind."""
 
+    def named(self, y: Any) -> Any:
+        """Return targets in any container, before `read`, with names for integers that are indices."""
+        return y
+
     @abstractmethod
     def encoded(self, targets: Sequence[Any]) -> Any:
         """Return the targets in the loss's form: one array, or one for each row."""
@@ -148,7 +153,7 @@ class Head(ABC):
         """Return the metrics that training reports."""
 
     def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
-        """Return Keras' `class_weight`, from weights by label name, by index, or "balanced"."""
+        """Return Keras' `class_weight`, from weights by label or index (`integer_labels`), or "balanced"."""
         if asked is not None:
             raise ConfigError(f"`class_weight` is for one label a row. The task is {self.task}.")
         return None
@@ -187,6 +192,9 @@ class ClassHead(Head):
     def read(y: Any) -> list[str]:
         return as_names(y)
 
+    def named(self, y: Any) -> Any:
+        return named(y, self.labels)
+
     def encoded(self, targets: Sequence[str]) -> np.ndarray:
         return indices_of(targets, self.labels)
 
@@ -204,7 +212,7 @@ class ClassHead(Head):
         if asked is None:
             return None
         if isinstance(asked, dict):
-            # For a missing class, some versions of Keras use a weight of 1 and others fail.
+            # A class without a weight counts as 1, as in Keras, which refuses it in some kinds of data.
             return dict.fromkeys(range(len(self.labels)), 1.0) | _weights_by_place(asked, self.labels)
         if isinstance(asked, str) and asked == "balanced" and targets:
             counts = Counter(targets)
@@ -270,21 +278,14 @@ class MultiLabelHead(Head):
 
 
 def _weights_by_place(asked: dict[Any, Any], labels: Sequence[str]) -> dict[int, float]:
-    """Return weights by the index of the class; a key that is a label's name means this label."""
-    found = {}
-    for key, weight in asked.items():
-        name = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
-        place = labels.index(name) if name in labels else key
-        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(labels):
-            raise ConfigError(f"`class_weight` names no label or class: {key!r}. They are {_some(labels)}.")
+    """Return weights by the index of the class."""
+    found = by_place("class_weight", asked, labels)
+    for place, weight in found.items():
         if not isinstance(weight, int | float | np.number) or not (np.isfinite(weight) and weight >= 0):
-            raise ConfigError(f"`class_weight` of {key!r} must be 0 or greater. Received {weight!r}.")
-        found[place] = float(weight)
-    return found
-
-
-def _some(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
+            raise ConfigError(
+                f"`class_weight` of {labels[place]!r} must be 0 or greater. Received {weight!r}."
+            )
+    return {place: float(weight) for place, weight in found.items()}
 
 
 def _logits(

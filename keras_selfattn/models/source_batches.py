@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_sources import BatchSource, RawBatch, raw_source
-from keras_selfattn.models.heads import ClassHead, Head
+from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows, check_columns
 from keras_selfattn.models.sample_weights import batch_weights, weighted, weights_of
 
@@ -57,7 +57,7 @@ class SourceBatches:
         head = self._model.head
         weights = batch_weights(batch.weights)
         idle = weights is not None and not weights.any()  # an error only where all rows are
-        targets = _named(batch.targets, head)
+        targets = head.named(batch.targets)
         rows = self._model.read_rows(batch.inputs, targets, None if idle else weights, type(head))
         if idle:
             rows = rows._replace(weights=weights)
@@ -178,6 +178,7 @@ def validation_rows(model: "RawModel", given: Any, head: Head, kwargs: dict[str,
         if not isinstance(source, BatchSource):
             return source
         parts = read_source(source, head, kwargs.pop("validation_steps", None))
+    parts = parts._replace(targets=head.named(parts.targets))
     rows = model.read_rows(*parts, type(head))
     head.encoded(rows.targets)  # raises before the model learns anything
     return rows
@@ -187,7 +188,7 @@ def read_source(source: BatchSource, head: Head | None, steps: int | None) -> Ra
     """Return the rows of all batches, or of the first `steps`, with names of classes for their indices."""
     source.keep(steps)
     found = source.rows(steps)
-    return found if head is None else found._replace(targets=_named(found.targets, head))
+    return found if head is None else found._replace(targets=head.named(found.targets))
 
 
 def check_alone(**given: Any) -> None:
@@ -198,36 +199,6 @@ def check_alone(**given: Any) -> None:
             f"`{named[0]}` is for rows in a list or an array. Batches come with theirs: yield (rows, "
             "targets) or (rows, targets, weights), and give `validation_data` instead of a share."
         )
-
-
-def _named(targets: Any, head: Head) -> Any:
-    """Return class indices, as Keras' data sets have them, as names, unless the names are integers.
-
-    Raises:
-        DataError: for an index without a class.
-    """
-    if targets is None or not isinstance(head, ClassHead) or all(map(_is_integer, head.labels)):
-        return targets
-    rows = [np.asarray(row).reshape(-1) for row in targets]
-    if any(row.dtype.kind not in "iu" for row in rows) or not (
-        head.per_position or {len(row) for row in rows} == {1}
-    ):
-        return targets
-    names = np.array([*head.labels, ""], dtype=object)  # "" at padding
-    found = []
-    for number, row in enumerate(rows):
-        known = (row >= 0) & (row < len(head.labels))
-        if not (known.all() or head.per_position):
-            raise DataError(
-                f"Label {number} (counted from 0) of a batch is {row[0]}. The model has classes 0 to "
-                f"{len(head.labels) - 1}: {', '.join(head.labels[:20])}."
-            )
-        found.append(names[np.where(known, row, -1)])
-    return found if head.per_position else [row[0] for row in found]
-
-
-def _is_integer(name: str) -> bool:
-    return name.removeprefix("-").isdecimal()
 
 
 def _like(structure: Any, inputs: Any) -> Any:

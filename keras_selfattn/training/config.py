@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count, check_share, is_number
 
@@ -30,7 +32,7 @@ class TrainConfig:
             is. It helps most with few rows.
         label_smoothing: share of each label that training spreads over all classes, in [0, 1).
         class_weight: "balanced" gives each class the same total weight; a dict gives weights by label name
-            or index, finite and at least 0; None gives each row the same weight.
+            or index, finite and at least 0, as for `fit` of a model; None gives each row the same weight.
         seed: of weights, dropout, order and split: the same seed gives the same result on the same machine.
 
     Raises:
@@ -86,10 +88,12 @@ def _as_class_weight(asked: Any) -> str | dict[str | int, float] | None:
             weight = float(given)
         except (TypeError, ValueError):
             weight = math.nan
-        if not isinstance(key, str | Integral) or not (math.isfinite(weight) and weight >= 0):
+        # A boolean is an integer to Python, but here the name of a label.
+        named = str(key) if isinstance(key, str | bool | np.bool_) else key
+        if not isinstance(named, str | Integral) or not (math.isfinite(weight) and weight >= 0):
             raise ConfigError(
                 "`class_weight` must give a finite number of at least 0 for a label name or place. "
                 f"Received {given!r} for {key!r}."
             )
-        found[key if isinstance(key, str) else int(key)] = weight
+        found[named if isinstance(named, str) else int(named)] = weight
     return found

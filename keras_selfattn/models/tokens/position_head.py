@@ -14,6 +14,7 @@ from keras import ops
 from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
+from keras_selfattn.models.integer_labels import named
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
 from keras_selfattn.span_schemes import scheme_of
 
@@ -68,7 +69,10 @@ class PositionHead(ClassHead):
 
     @staticmethod
     def read(y: Any) -> list[LabelList]:
-        return as_name_lists(without_column(y) if getattr(y, "ndim", 0) == 3 else y)
+        return as_name_lists(_without_column(y))
+
+    def named(self, y: Any) -> Any:
+        return named(_without_column(y), self.labels, per_position=True)
 
     def encoded(self, targets: Sequence[Sequence[str]]) -> list[np.ndarray]:
         return [indices_of(names, self.labels) for names in targets]
@@ -78,6 +82,10 @@ class PositionHead(ClassHead):
 
     def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
         return Head.class_weights(self, asked, targets)
+
+
+def _without_column(y: Any) -> Any:
+    return without_column(y) if getattr(y, "ndim", 0) == 3 else y
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
