@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
 
@@ -20,6 +20,9 @@ class EncoderConfig:
         feed_forward_dim: width of the blocks' hidden layer; None for 4 times `width`.
         dropout: rate in [0, 1), in training.
 
+    Attributes:
+        training_only: the fields that have no effect on the answers of a trained model.
+
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
     """
@@ -29,6 +32,8 @@ class EncoderConfig:
     num_heads: int = 4
     feed_forward_dim: int | None = None
     dropout: float = 0.1
+
+    training_only: ClassVar[frozenset[str]] = frozenset({"dropout"})
 
     def __post_init__(self) -> None:
         for name in ("width", "num_layers", "num_heads"):
@@ -110,6 +115,15 @@ class TextConfig(EncoderConfig):
     head_dropout: float = 0.5
     wide: bool = True
 
+    training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {
+        "vocabulary_size",
+        "min_count",
+        "training_span",
+        "word_dropout",
+        "embedding_dropout",
+        "head_dropout",
+    }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tokens not in ("words", "characters"):
@@ -150,6 +164,8 @@ class ImageConfig(EncoderConfig):
     patch_size: int | None = None
     augment: bool = True
 
+    training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {"augment"}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.patch_size is not None:
@@ -187,6 +203,12 @@ class TokenConfig(EncoderConfig):
     word_dropout: float = 0.1
     window: int = 128
     members: int = 1
+
+    training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {
+        "vocabulary_size",
+        "min_count",
+        "word_dropout",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models import weights_record
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.building_plan import plan_lines
 from keras_selfattn.models.deferred_compile import DeferredCompile
@@ -21,6 +22,7 @@ class KerasMethods(DeferredCompile):
     # For the summary before training: what the first rows determine, and what `predict` returns.
     learns: ClassVar[str]
     returns: ClassVar[str]
+    config: Any  # an `EncoderConfig`
 
     @abstractmethod
     def _is_raw(self, x: Any) -> bool:
@@ -74,6 +76,47 @@ class KerasMethods(DeferredCompile):
             return
         for line in plan_lines(self):
             (print_fn or print)(line)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Load weights as `keras.Model.load_weights` does, if they belong to what this model has learned.
+
+        A file of weights has a record of the words, labels and settings that they belong to. If they are
+        others than this model's, no weight is changed. A file of an earlier version, which has no record, is
+        loaded with a warning.
+
+        Args:
+            filepath: a `.weights.h5`, `.weights.json` or `.keras` file.
+            skip_mismatch: True loads them nevertheless, and layers only where shapes agree, with a warning.
+            kwargs: of `keras.Model.load_weights`.
+
+        Raises:
+            DataError: for a model that has not seen any rows.
+            ConfigError: for weights of other words, labels or settings; it names the differences.
+        """
+        if self._head is None:
+            raise DataError(
+                "The model has not seen any rows yet, and a file of weights holds neither words nor labels. "
+                "Load the whole model, its .keras file, with `models.load`; or call `adapt` with the rows "
+                "that the saved one has learned from, and then `load_weights`."
+            )
+        if not skip_mismatch:
+            weights_record.check_file(filepath, self._record(), self.config.training_only)
+        super().load_weights(filepath, skip_mismatch=skip_mismatch, **kwargs)
+
+    def save_own_variables(self, store: Any) -> None:
+        super().save_own_variables(store)
+        if self._head is not None:
+            weights_record.write(store, self._record())
+
+    def load_own_variables(self, store: Any) -> None:
+        super().load_own_variables(weights_record.without_record(store))
+        found = weights_record.read(store)
+        if found is not None and self._head is not None:
+            # Not all loading begins with `load_weights` above: this model may be a part of another.
+            weights_record.check(found, self._record(), self.config.training_only, "The file")
+
+    def _record(self) -> dict[str, Any]:
+        return weights_record.record_of(self.get_config())
 
     def quantize(self, mode: Any = None, config: Any = None, filters: Any = None, **kwargs: Any) -> None:
         """Round the kernels of attention, dense and embedding layers to int8, as `keras.Model.quantize` does.

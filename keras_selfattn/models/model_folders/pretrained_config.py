@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import EncoderConfig, check_count, check_share, is_number
@@ -72,6 +72,8 @@ class PretrainedConfig(EncoderConfig):
     pooling: Literal["mean", "first", "max"] = "mean"
     normalized: bool = False
     pieces: Mapping[str, Any] = field(default_factory=dict)
+
+    training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {"attention_dropout"}
 
     def summary(self) -> dict[str, Any]:
         found, pieces = super().summary(), dict(self.pieces)

@@ -31,6 +31,10 @@ class FineTuningConfig(PretrainedConfig):
         {"dropout", "attention_dropout", "max_tokens", "head_dropout", "frozen_layers"}
     )
     subject: ClassVar[str]
+    training_only: ClassVar[frozenset[str]] = PretrainedConfig.training_only | {
+        "head_dropout",
+        "frozen_layers",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,6 +135,10 @@ class FineTunedConfig(FineTuningConfig):
         "pooling",
         "training_span",
         "wide",
+    }
+    training_only: ClassVar[frozenset[str]] = FineTuningConfig.training_only | {
+        "hidden_dropout",
+        "training_span",
     }
     subject: ClassVar[str] = "text"
 
