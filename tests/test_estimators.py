@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.estimator_checks import (
     check_estimator_cloneable,
     check_estimator_repr,
@@ -22,6 +23,7 @@ from sklearn.utils.estimator_checks import (
 
 from keras_selfattn import estimators, models
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.heads import ClassHead
 
 SMALL = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 1, "batch_size": 256}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 6
@@ -216,6 +218,41 @@ def test_folds_may_lack_a_class_that_has_a_weight():
     estimator = text_estimator(class_weight={"a": 9.0, "b": 1.0, "c": 2.0})
     assert estimator._class_weight(["a", "c"], ["a", "c"]) == {"a": 9.0, "c": 2.0}
     assert text_estimator(class_weight={"a": 9.0})._class_weight(["a", "c"], ["a", "c"]) == {"a": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("labels", "given"),
+    [
+        ([1, 2, 3, 3], {1: 1, 2: 1, 3: 10}),
+        ([1, 2, 3, 3], {1: 1, 2: 10}),
+        ([1, 2, 3, 3], {0: 1, 1: 1, 2: 10}),  # of which 0 is no label, so that no key is read at all
+        ([1, 2, 3, 3], {0: 1, 1: 1, 2: 10, 3: 1}),
+        ([1, 2, 3, 3], {"3": 10}),
+        ([1, 2, 3, 3], "balanced"),
+        ([0.5, 1.5, 1.5], {0.5: 3}),
+        ([1.0, 2.0, 2.0], {2: 3}),
+        ([False, True, True], {True: 3}),
+        (["a", "b", "b"], {"b": 3}),
+        (["a", "b", "b"], {0: 3}),
+        (["1", "2", "2"], {1: 3}),
+    ],
+)
+def test_weights_of_classes_are_those_of_scikit_learn(labels, given):
+    """A key is an entry of `classes_`, never an index."""
+    estimator = text_estimator(class_weight=given)
+    classes = np.unique(labels)
+    names = list(map(str, classes.tolist()))
+    try:
+        wanted = compute_class_weight(given, classes=classes, y=np.array(labels))
+    except ValueError:
+        with pytest.raises(ConfigError, match="`class_weight` must be by label"):
+            estimator._class_weight(classes.tolist(), names)
+        return
+    targets = list(map(str, np.array(labels).tolist()))
+    head = ClassHead.from_targets(targets)
+    found = head.class_weights(estimator._class_weight(classes.tolist(), names), targets)
+    assert found is not None
+    assert [found[head.labels.index(name)] for name in names] == pytest.approx(wanted.tolist())
 
 
 def test_a_list_forgets_the_table_of_another_fit():

@@ -8,8 +8,11 @@ import tensorflow as tf
 
 from keras_selfattn import models, training
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.heads import ClassHead
+from keras_selfattn.models.heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.indicators import as_indicators
 from keras_selfattn.models.integer_labels import by_place, named
+from keras_selfattn.models.sample_weights import batch_weights
+from keras_selfattn.models.tokens.position_head import PositionHead
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 3
@@ -197,6 +200,8 @@ def test_targets_of_other_types_stay_as_they_are():
         None,
     ):
         assert named(targets, ["+", "-"]) is targets
+    for labels in (["1", "2"], ["1", "other"], ["0.5", "1.5"]):
+        assert named((targets := [1, 0]), labels) is targets
     assert named(pandas.Series([1, 0]), ["+", "-"]) == ["-", "+"]
     assert named(np.array([[1], [0]]), ["+", "-"]) == ["-", "+"]
     assert named(tf.constant([1, 0]), ["+", "-"]) == ["-", "+"]
@@ -225,3 +230,41 @@ def test_integers_of_positions_are_indices_up_to_the_padding():
 def test_a_config_of_training_keeps_booleans_apart_from_indices():
     found = training.TrainConfig(class_weight={True: 5.0, np.False_: 2.0}).class_weight
     assert found == {"True": 5.0, "False": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("labels", "columns", "names"),
+    [
+        (["x", "y"], [0, 1], ["x", "y"]),
+        (["x", "y"], [1, 0], ["y", "x"]),
+        (["x", "y"], ["y", "x"], ["y", "x"]),
+        # As the default columns of an array in a table: 0 is no label, so that 1 is the second one.
+        (["1", "2"], [0, 1], ["1", "2"]),
+        (["1", "2"], [2, 1], ["2", "1"]),
+    ],
+)
+def test_integer_columns_of_a_table_are_all_labels_or_all_indices(labels, columns, names):
+    table = pandas.DataFrame([[1, 0], [0, 1]], columns=columns)
+    assert as_indicators(table, labels).one_hot() == names
+
+
+def test_integer_columns_that_can_be_read_in_two_ways_are_refused():
+    table = pandas.DataFrame([[1, 0], [0, 1]], columns=[1, 2])
+    with pytest.raises(DataError, match=r"`columns` can be read in two ways.* with the labels as text"):
+        as_indicators(table, ["1", "2", "3"])
+
+
+@pytest.mark.parametrize("make", [ClassHead, MultiLabelHead, PositionHead])
+def test_labels_of_a_head_are_names_in_an_order(make):
+    assert make([1, 2]).labels == make(np.array([1, 2])).labels == ["1", "2"]
+    for wrong in ([], ["a", "a"], {"a", "b"}, "ab"):
+        with pytest.raises(ConfigError, match="`labels` must be names that differ, at least one, in a list"):
+            make(wrong)
+    with pytest.raises(DataError, match="Give all labels in one type"):
+        make([1, "1"])
+
+
+@pytest.mark.parametrize("weights", [{"+": 2.0}, ["much", "more"], [[1.0], [1.0, 2.0]]])
+def test_weights_of_rows_that_are_no_numbers_are_refused(weights):
+    with pytest.raises(DataError, match="one number a row; those of classes are `class_weight`. Received"):
+        batch_weights(weights)

@@ -73,11 +73,5 @@ class Classifier(RawModel):
 
 
 def class_head(labels: Sequence[str], *, multi_label: bool | None) -> Head:
-    """Return the head of a saved model.
-
-    Raises:
-        ConfigError: for no labels, or two equal ones.
-    """
-    if not labels or len(set(labels)) != len(labels):
-        raise ConfigError(f"`labels` must be names that differ, at least one. Received {list(labels)!r}.")
+    """Return the head of a saved model; the errors are those of `heads.checked_labels`."""
     return MultiLabelHead(labels) if multi_label else ClassHead(labels)

@@ -169,7 +169,7 @@ class ClassHead(Head):
     task = "classification"
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = list(labels)
+        self.labels = checked_labels(labels)
 
     @classmethod
     def from_targets(cls, targets: Iterable[str]) -> "ClassHead":
@@ -231,7 +231,7 @@ class MultiLabelHead(Head):
     task = "multi-label"
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = list(labels)
+        self.labels = checked_labels(labels)
 
     @classmethod
     def from_targets(cls, targets: Iterable[Sequence[str]]) -> "MultiLabelHead":
@@ -275,6 +275,22 @@ class MultiLabelHead(Head):
 
     def metrics(self) -> list[Any]:
         return [keras.metrics.BinaryAccuracy(name="accuracy")]
+
+
+def checked_labels(labels: Any) -> list[str]:
+    """Return label names in the order of the classes; a number is named by its text, as in `fit`.
+
+    Raises:
+        ConfigError: for no labels, two equal ones, or a container without an order.
+        DataError: for labels that `LabelReader` refuses.
+    """
+    names = as_names(labels) if isinstance(labels, list | tuple | np.ndarray) else []
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(
+            "`labels` must be names that differ, at least one, in a list in the order of the classes. "
+            f"Received {labels!r:.200}."
+        )
+    return names
 
 
 def _weights_by_place(asked: dict[Any, Any], labels: Sequence[str]) -> dict[int, float]:

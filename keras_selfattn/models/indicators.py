@@ -4,12 +4,14 @@ Axes: R (rows), C (classes).
 """
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelList
+from keras_selfattn.models.integer_labels import by_place
 
 
 class Indicators(NamedTuple):
@@ -52,12 +54,14 @@ def as_indicators(labels: Any, known: Sequence[str]) -> Indicators | None:
     """Return labels that are rows of zeros and ones, of two columns at least; None for any other labels.
 
     Args:
-        labels: of the rows, in any container. The columns of a table name the classes.
+        labels: of the rows, in any container. The columns of a table name the classes. If all of them are
+            integers, they are all labels or all indices of a trained model's classes, as keys of weights are.
         known: names of the classes of a model that has learned them; none before. Without a table the columns
             are named by them, or "0", "1", ….
 
     Raises:
-        DataError: if the model knows another number of classes.
+        DataError: if the model knows another number of classes; or for columns of integers that are no
+            classes, or can be read in two ways.
 
     Example:
 
@@ -68,15 +72,24 @@ def as_indicators(labels: Any, known: Sequence[str]) -> Indicators | None:
     if ones is None:
         return None
     columns = getattr(labels, "columns", None)
-    names = [str(name) for name in (range(ones.shape[1]) if columns is None else columns)]
-    if known and columns is None:
-        if len(known) != len(names):
-            raise DataError(
-                f"The labels have {len(names)} columns of zeros and ones. The model knows {len(known)} "
-                f"labels: {', '.join(known[:20])}."
-            )
-        names = list(known)
-    return Indicators(ones, names)
+    if columns is not None:
+        return Indicators(ones, _names_of_columns(list(columns), known))
+    if known and len(known) != ones.shape[1]:
+        raise DataError(
+            f"The labels have {ones.shape[1]} columns of zeros and ones. The model knows {len(known)} "
+            f"labels: {', '.join(known[:20])}."
+        )
+    return Indicators(ones, list(known) or list(map(str, range(ones.shape[1]))))
+
+
+def _names_of_columns(columns: Sequence[Any], known: Sequence[str]) -> list[str]:
+    integers = all(isinstance(name, Integral) and not isinstance(name, bool) for name in columns)
+    if not (known and integers):
+        return list(map(str, columns))
+    try:
+        return [known[place] for place in by_place("columns", {name: name for name in columns}, known)]
+    except ConfigError as error:
+        raise DataError(f"Labels as zeros and ones: {error}") from error
 
 
 def _as_matrix(labels: Any) -> np.ndarray | None:

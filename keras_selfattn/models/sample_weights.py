@@ -35,7 +35,13 @@ def batch_weights(weights: Any) -> np.ndarray | None:
     """
     if weights is None:
         return None
-    found = without_column(np.asarray(weights, dtype="float32"))
+    try:
+        found = without_column(np.asarray(weights, dtype="float32"))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            "Sample weights are one number a row; those of classes are `class_weight`. "
+            f"Received {weights!r:.80}."
+        ) from error
     if found.ndim != 1:
         raise DataError(f"Sample weights are one number a row. Received shape {found.shape}.")
     wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))

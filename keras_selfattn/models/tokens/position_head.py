@@ -40,7 +40,7 @@ class PositionHead(ClassHead):
 
     def __init__(self, labels: Sequence[str], spans: bool | PathRule = False) -> None:
         super().__init__(labels)
-        self.decoder = SpanDecoder(labels, "IOB2" if spans is True else spans) if spans else None
+        self.decoder = SpanDecoder(self.labels, "IOB2" if spans is True else spans) if spans else None
 
     @classmethod
     def from_targets(cls, targets: Sequence[Sequence[str]]) -> "PositionHead":
