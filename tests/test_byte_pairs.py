@@ -619,7 +619,10 @@ def test_a_folder_with_a_vocabulary_and_merges_is_read(tmp_path, config, prefixe
     if config is not None:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     tokenizer = BytePairs.from_folder(tmp_path, 10_000)
-    assert_equal(TEXTS, learned("prefixed" if prefixed else "roberta"), tokenizer)
+    oracle = tokenizers.Tokenizer.from_str(learned("prefixed" if prefixed else "roberta").to_str())
+    # Without a file that says it, no token takes white space: so in transformers 5.
+    oracle.add_special_tokens([tokenizers.AddedToken("<mask>", normalized=False)])
+    assert_equal(TEXTS, oracle, tokenizer)
 
 
 FLAGGED = {"id": 0, "content": "<s>", "special": True, "lstrip": False, "rstrip": False, "normalized": False}
@@ -651,12 +654,8 @@ FLAGGED = {"id": 0, "content": "<s>", "special": True, "lstrip": False, "rstrip"
         ({"post_processor": BYTE_LEVEL}, "`post_processor` is 'ByteLevel'"),
         ({"post_processor": {**ENDS, "sep": ["</s>", 7]}}, r"gives '</s>' the ids \[7\]"),
         ({"added_tokens": [{**FLAGGED, "single_word": True}]}, "'<s>' is `single_word`: not supported"),
-        ({"added_tokens": [{**FLAGGED, "id": 5}]}, r"`post_processor` gives '<s>' the ids \[0\]"),
+        ({"added_tokens": [{**FLAGGED, "id": 5}]}, r"token '<s>' has the id 5, but 0 in the vocabulary"),
         ({"truncation": {"direction": "Left", "max_length": 8}}, "`truncation` is at the left"),
-        (
-            {"config": {"add_prefix_space": True}},
-            "`add_prefix_space` False, and tokenizer_config.json .* True",
-        ),
         (
             {"normalizer": {"type": "NFC"}, "added_tokens": [{**FLAGGED, "content": "e\u0301", "id": 700}]},
             "the added token .* is not in Unicode's form C",
@@ -681,8 +680,8 @@ def test_what_a_tokenizer_file_has_and_we_lack_is_named(tmp_path, changed, messa
         ({"vocab.json": '{"a": 0}', "merges.txt": "\udcff"}, "merges.txt cannot be read as UTF-8"),
         ({"vocab.json": '{"a": 0}', "merges.txt": "a\n"}, "blank between. Received 'a' as number 0"),
         (
-            {"vocab.json": '{"a": 0}', "merges.txt": "", "added_tokens.json": '{"b": 1}'},
-            "'b' is not in `added_tokens_decoder`",
+            {"vocab.json": '{"a": 0}', "merges.txt": "", "added_tokens.json": '{"b": 7}'},
+            "added_tokens.json: the added token 'b' has the id 7, but 1 is the next one",
         ),
     ],
 )

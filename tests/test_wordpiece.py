@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import warnings
 import zipfile
 
 import numpy as np
@@ -214,6 +215,68 @@ def test_of_added_tokens_the_first_and_longest_is_taken(text):
     assert tokenizer.size == oracle.get_vocab_size()
 
 
+LATE = [
+    "New",
+    "New York",
+    "élan",
+    "東京",
+    "京",
+    "x.y",
+    "..",
+    "ood",
+    "Foo[SEP]",
+    "ÉÉ",
+    "한",
+    "[X]",
+    "<y>",
+    "goo",
+]
+BETWEEN_LATE = [
+    "new",
+    "york",
+    " ",
+    "\n",
+    "good",
+    "goof",
+    "<x>",
+    "oof",
+    "É",
+    "e\u0301",
+    "東",
+    "東 京",
+    ".",
+    " .. ",
+]
+BETWEEN_LATE += ["[SEP]", "\u2028", "\u302e\u1b44", "\x00", "NEW YORK", "new\tyork", "[x]", "x", "y", "good"]
+
+
+@pytest.mark.parametrize(
+    "normal",
+    [(True, True, None, True), *(pytest.param(case, marks=pytest.mark.slow) for case in CASES[1:])],
+)
+def test_tokens_added_to_a_tokenizer_are_found_in_normalised_texts(normal):
+    """Such are those of `add_tokens` in transformers: anywhere in the text, the longest first."""
+    oracle = tokenizers.Tokenizer.from_str(learned(normal).to_str())
+    oracle.add_tokens([tokenizers.AddedToken(token, normalized=True) for token in LATE])
+    oracle.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in ("oof", "<x>")])
+    added = {token: oracle.token_to_id(token) for token in [*SPECIAL, *LATE, "oof", "<x>"]}
+    chosen = dict(zip(NORMAL, normal, strict=True))
+    found = WordPieceSettings(1000, added_tokens=added, normalized_tokens=tuple(LATE), **chosen)
+    random = np.random.default_rng(0)
+    parts = np.array([*LATE, *BETWEEN_LATE], object)
+    texts = ["".join(random.choice(parts, size)) for size in random.integers(1, 10, 400)]
+    assert_equal(
+        [*SENTENCES, *texts, "renewed", "new\u2028york"], oracle, WordPiece(found, pieces(learned(normal)))
+    )
+
+
+@pytest.mark.parametrize("token", ["\x00", "NEW"])
+def test_added_tokens_that_normalisation_makes_one_or_nothing_are_refused(token):
+    found = WordPieceSettings(8, added_tokens={"new": 5, token: 6}, normalized_tokens=("new", token))
+    with pytest.raises(ConfigError, match="must not be blank, and no other token's"):
+        WordPiece(found, SPECIAL)
+
+
 OF_MPNET = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"]
 
 
@@ -235,7 +298,9 @@ def mpnet(normal=(True, True, None, True)):
 @functools.cache
 def read_mpnet(folder, normal=(True, True, None, True)):
     """Ours from the package's file, and its graph."""
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "MPNetTokenizer"}')
+    # The class that takes the file as it is, and the names that such a file lacks.
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "mask_token": "<mask>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     tokenizer = WordPiece.from_folder(written(folder, mpnet(normal)), 1000)
     return tokenizer, tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
 
@@ -495,12 +560,7 @@ def test_settings_and_vocabulary_are_all_there_is_to_save():
         ({"added_tokens": {"": 1}}, "`added_tokens` must not be empty"),
         ({"added_tokens": {"a\u2028": 1}}, "must not hold U.2028"),
         ({"added_tokens": {"a": -1}}, "ids from 0 on. Received -1 for 'a'"),
-        ({"normalized_tokens": ("<a>",)}, "one of `added_tokens` and part of no other. Received '<a>'"),
-        (
-            {"normalized_tokens": ("<a>",), "added_tokens": {"<a>": 1, "xa>": 2}},
-            "part of no other. Received '<a>'",
-        ),
-        ({"normalized_tokens": ("<A>",), "added_tokens": {"<A>": 1}}, "lower-case ASCII words"),
+        ({"normalized_tokens": ("<a>",)}, "`normalized_tokens` must be of `added_tokens`. Received '<a>'"),
     ],
 )
 def test_a_setting_out_of_range_is_named(changed, message):
@@ -598,7 +658,6 @@ FLAGGED = {"id": 0, "content": "[PAD]", "special": True, "lstrip": False, "rstri
             {"post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 9], "cls": ["[CLS]", 2]}},
             r"ids \[9\]",
         ),
-        ({"added_tokens": [{**FLAGGED, "normalized": True}]}, "'.PAD.' is `normalized`: not supported"),
         ({"added_tokens": [{**FLAGGED, "single_word": True}]}, "is `single_word`"),
         ({"added_tokens": [{**FLAGGED, "rstrip": True}]}, "is `rstrip`"),
         ({"added_tokens": [{**FLAGGED, "id": 77}]}, "'.PAD.' has the id 77, but 0"),
@@ -628,7 +687,10 @@ def test_what_a_tokenizer_file_has_and_we_lack_is_named(tmp_path, changed, messa
         ({"vocab.txt": "good\ngood"}, "different. Received 'good' as number 0"),
         ({"vocab.txt": "good", "tokenizer_config.json": "{"}, "tokenizer_config.json is not JSON"),
         ({"vocab.txt": "good", "tokenizer_config.json": '{"never_split": ["a"]}'}, "`never_split` are not"),
-        ({"vocab.txt": "good", "tokenizer_config.json": '{"do_lower_case": 1}'}, "`lowercase` must be"),
+        (
+            {"vocab.txt": "good", "tokenizer_config.json": '{"do_lower_case": 1}'},
+            "`do_lower_case` must be true",
+        ),
     ],
 )
 def test_a_folder_that_cannot_be_read_is_named(tmp_path, files, message):
@@ -636,6 +698,117 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, files, message):
         (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(ConfigError, match=message):
         WordPiece.from_folder(tmp_path, 8)
+
+
+CASED = (True, False, True, False)
+BOTH = "Élan 東京 GOOD"
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "normal", "warned"),
+    [
+        # What AutoTokenizer of transformers 5.24 makes of it: the class's defaults, or the flags, win.
+        (
+            {},
+            {"model_type": "bert"},
+            (True, True, None, True),
+            "do_lower_case is True, in tokenizer.json False",
+        ),
+        ({}, {"model_type": "distilbert"}, (True, True, None, True), "do_lower_case is True"),
+        ({}, {"model_type": "electra"}, (True, True, None, True), "do_lower_case is True"),
+        ({"tokenizer_class": "BertTokenizerFast"}, {}, (True, True, None, True), "BertTokenizer makes"),
+        (
+            {"tokenizer_class": "ElectraTokenizer", "do_lower_case": False},
+            {},
+            (True, True, None, False),
+            "strip_accents is False, in tokenizer.json True; tokenize_chinese_chars is True, in",
+        ),
+        (
+            {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False},
+            {"model_type": "bert"},
+            CASED,
+            None,
+        ),
+        # The file wins.
+        ({}, {}, CASED, None),
+        ({}, {"model_type": "modernbert"}, CASED, None),
+        ({"tokenizer_class": "BertTokenizer"}, {"model_type": "modernbert"}, CASED, None),
+        ({"tokenizer_class": "PreTrainedTokenizerFast"}, {"model_type": "bert"}, CASED, None),
+        ({}, {"model_type": "bert", "tokenizer_class": "PreTrainedTokenizerFast"}, CASED, None),
+        (
+            {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": True},
+            {"model_type": "bert"},
+            CASED,
+            "do_lower_case is True in tokenizer_config.json, in tokenizer.json False. tokenizer.json is taken",
+        ),
+    ],
+)
+def test_the_class_decides_which_file_normalises(tmp_path, config, model, normal, warned):
+    folder = written(tmp_path, learned(CASED))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(model))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tokenizer = WordPiece.from_folder(folder, 1000)
+    oracle = tokenizers.Tokenizer.from_str(learned(CASED).to_str())
+    oracle.normalizer = normalizer(normal)
+    assert_equal([*SENTENCES, BOTH], oracle, tokenizer)
+    messages = [str(each.message) for each in caught]
+    assert len(messages) == (warned is not None)
+    assert warned is None or (warned in messages[0] and "\n" not in messages[0])
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "message"),
+    [
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, {}, "tokenizer_class is 'BertJapaneseTokenizer', in"),
+        ({}, {"tokenizer_class": "XYZ"}, "tokenizer_class is 'XYZ'.* Known classes are BartTokenizer, Bert"),
+        ({"tokenizer_class": ["a"]}, {}, r"tokenizer_class is \['a'\]"),
+        ({"tokenizer_class": "RobertaTokenizer"}, {}, "whose vocabulary is BPE, and .* is WordPiece"),
+        ({"do_lower_case": None}, {"model_type": "bert"}, "`do_lower_case` must be true or false"),
+        ({"strip_accents": 0}, {"model_type": "bert"}, "`strip_accents` must be true or false. Received 0"),
+        ({"added_tokens_decoder": {"9": {"content": "good"}}}, {}, "'good' has the id 9, but"),
+    ],
+)
+def test_a_class_or_a_flag_that_cannot_be_read_is_named(tmp_path, config, model, message):
+    folder = written(tmp_path, learned())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(model))
+    with pytest.raises(ConfigError, match=message):
+        WordPiece.from_folder(folder, 8)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tokenizer_config.json": {"added_tokens_decoder": {"600": {"content": "New", "normalized": True}}}},
+        {"tokenizer_config.json": {"added_tokens_decoder": {"600": {"content": "New", "normalized": False}}}},
+        {"tokenizer_config.json": {"additional_special_tokens": ["New"]}},
+        {"tokenizer_config.json": {"extra_special_tokens": ["New"]}},
+        {"tokenizer_config.json": {"extra_special_tokens": {"a_token": "New"}}},
+        {"tokenizer_config.json": {"bos_token": {"__type": "AddedToken", "content": "New"}}},
+        {"tokenizer_config.json": {"any_token": "New"}},
+        {"special_tokens_map.json": {"additional_special_tokens": [{"content": "New", "lstrip": True}]}},
+        {"added_tokens.json": {"New": 600}},
+    ],
+)
+@pytest.mark.parametrize("by_class", [False, True], ids=["file", "class"])
+def test_tokens_that_another_file_adds_are_read(tmp_path, files, by_class):
+    """Their id is the next one. Those of `add_tokens` are found in normalised texts, special ones are not."""
+    folder = written(tmp_path, learned())
+    size = learned().get_vocab_size()
+    text = json.dumps(files).replace("600", str(size))
+    for name, content in json.loads(text).items():
+        (folder / name).write_text(json.dumps(content))
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"} if by_class else {}))
+    oracle = tokenizers.Tokenizer.from_str(learned().to_str())
+    late = "added_tokens.json" in files or '"normalized": true' in text
+    oracle.add_tokens([tokenizers.AddedToken("New", normalized=late)])
+    assert oracle.token_to_id("New") == size
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tokenizer.json lacks the token
+        tokenizer = WordPiece.from_folder(folder, 1000)
+    assert_equal(["good New film", "new", "renewNewed"], oracle, tokenizer)
 
 
 @pytest.mark.slow

@@ -98,6 +98,14 @@ def character_table(*, clean: bool, ideographs: bool, accents: bool, lowercase: 
     return CharacterTable(pages, blocks, np.array(effects, np.int32))
 
 
+@functools.cache
+def ideographs() -> tuple[np.ndarray, np.ndarray]:
+    """Return pages `[P]` and blocks `[Q, 128]`, int32, in which Chinese characters are 1 and others 0."""
+    found = np.zeros(CODE_POINTS, np.int32)
+    found[list(read(Path(__file__).with_name(_FILE))[0]["ideograph"])] = 1
+    return in_pages(found)
+
+
 def _letters(decomposed: Mapping, lower: Mapping) -> Mapping:
     """Return the characters that each changed one becomes: those of its decomposition, in lower case."""
     return {

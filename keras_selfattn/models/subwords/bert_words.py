@@ -5,11 +5,12 @@ words), W (words of all texts).
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.subwords import bert_characters as characters
 from keras_selfattn.models.subwords.character_file import PAGE
 from keras_selfattn.models.subwords.pieces import FIRST
@@ -35,10 +36,7 @@ class Words(NamedTuple):
     rows: Tensor
 
     def strings(self) -> Tensor:
-        """Return the words as a string tensor `[W]`; those that are added tokens begin with `MARK`.
-
-        It stands before an added token; of one that was found after normalisation, for its first character.
-        """
+        """Return the words as a string tensor `[W]`; `MARK` stands before those that are added tokens."""
         return tf.raw_ops.UnicodeEncode(
             input_values=self.codes & _CODE, input_splits=self.splits, output_encoding="UTF-8"
         )
@@ -68,11 +66,28 @@ class BertWords:
             lowercase=settings.lowercase,
         )
         self._ordered = settings.strips_accents  # because NFD puts marks into an order
-        # The longest first: the first alternative that fits is taken.
-        added = sorted(settings.added_tokens, key=len, reverse=True)
-        self._normal_tokens = [np.array([*map(ord, token)]) for token in settings.normalized_tokens]
-        self._added = "|".join(re.escape(token) for token in added if token not in settings.normalized_tokens)
-        self._longest = max(map(len, added), default=0)
+        self._clean = settings.clean_text
+        early = [token for token in settings.added_tokens if token not in settings.normalized_tokens]
+        self._early = (f"({_alternatives(early)})", rf" {MARK}\1{MARK}") if early else None
+        self._late: tuple[str, str] | None = None
+        self._normal_names: dict[str, str] = {}
+        if settings.normalized_tokens:
+            # The second table finds the words of texts that are normalised, and changes nothing.
+            self._split_table = characters.character_table(
+                clean=False, ideographs=settings.handle_chinese_chars, accents=False, lowercase=False
+            )
+            self._ideographs = characters.ideographs() if settings.handle_chinese_chars else None
+            self._normal_names = self._normal_forms(settings.normalized_tokens)
+            # What was found before stays as it is.
+            others = f"{MARK}([^{MARK}]*){MARK}|({_alternatives(self._normal_names)})"
+            self._late = others, rf" {MARK}\1\2{MARK}"
+        longest = map(len, [*settings.added_tokens, *self._normal_names])
+        self._longest = max(longest, default=0)
+
+    @property
+    def normal_names(self) -> dict[str, str]:
+        """The tokens that are found in the normalised text, by their normal forms, which are found."""
+        return self._normal_names
 
     def __call__(self, texts: Tensor, most: int) -> Words:
         """Return the words of a string tensor `[B]`: of each text the first `most`, and maybe more.
@@ -96,15 +111,20 @@ class BertWords:
         return Words(*tf.while_loop(lacking, read, [tf.constant(0), *nothing], shape_invariants=shapes)[1:])
 
     def _all_words(self, texts: Tensor) -> Words:
-        codes, splits, added = self._decoded(texts)
-        found = self._normalised(codes, added)  # [N * K]
+        table = self._table
+        codes, splits, added = _decoded(self._marked(texts))
+        found = self._normalised(table, codes, added)  # [N * K]
+        if self._late:
+            texts = self._normal_texts(found, codes, splits, added)
+            table = self._split_table
+            codes, splits, added = _decoded(tf.strings.regex_replace(texts, *self._late))
+            found = self._normalised(table, codes, added)
+        splits *= table.effects.shape[1]
         place = tf.where(found >= 0)[:, 0]
-        found, rows = tf.gather(found, place), tf.searchsorted(place, splits * self._most, out_type=tf.int64)
+        found, rows = tf.gather(found, place), tf.searchsorted(place, splits, out_type=tf.int64)
         kinds = tf.bitwise.right_shift(found, characters.CODE_BITS) & 2**characters.KIND_BITS - 1
         letter = kinds == characters.LETTER
         begins = ~(letter & tf.concat([[False], letter[:-1]], 0))
-        for token in self._normal_tokens:
-            found, begins = _as_one_word(token, found, begins)
         place = tf.where(kinds != characters.SPACE)[:, 0]  # [A]
         begins = tf.gather(begins, place)
         codes = (tf.gather(found, place) & _CODE) + tf.where(begins, FIRST, 0)
@@ -113,52 +133,88 @@ class BertWords:
         rows = tf.searchsorted(starts, tf.searchsorted(place, rows, out_type=tf.int64), out_type=tf.int64)
         return Words(codes, ends, rows)
 
-    def _decoded(self, texts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return int32 code points `[N]`, int64 splits `[B + 1]`, and True in added tokens, bool `[N]`.
+    def _marked(self, texts: Tensor) -> Tensor:
+        """Return texts `[B]` with `MARK` on either side of each added token that is found as it is.
 
-        A separator ends each text. An added token is between two of `MARK`, of which the first counts as its
-        beginning; `MARK` in the texts is a separator, and becomes another one.
+        `MARK` in the texts is a separator, and becomes another one.
         """
-        texts = tf.strings.regex_replace(texts, MARK, " ")
-        if self._added:
-            texts = tf.strings.regex_replace(texts, f"({self._added})", rf" {MARK}\1{MARK}")
-        decoded = tf.raw_ops.UnicodeDecode(input=tf.strings.join([texts, " "]), input_encoding="UTF-8")
-        codes = decoded.char_values
-        return codes, decoded.row_splits, tf.cumsum(tf.cast(codes == ord(MARK), tf.int32)) & 1 == 1
+        # Where white space is not made blanks, it is not one: an added token may hold a blank.
+        texts = tf.strings.regex_replace(texts, MARK, " " if self._clean else "\u2029")
+        return tf.strings.regex_replace(texts, *self._early) if self._early else texts
 
-    @property
-    def _most(self) -> int:
-        """Most characters that one becomes."""
-        return self._table.effects.shape[1]
-
-    def _normalised(self, codes: Tensor, added: Tensor) -> Tensor:
+    def _normalised(self, table: characters.CharacterTable, codes: Tensor, added: Tensor) -> Tensor:
         """Return the characters that code points `[N]` become, int32 `[N * K]`; those below 0 are none."""
-        table = self._table
         pages = tf.gather(table.pages, tf.bitwise.right_shift(codes, 7)) * PAGE
         numbers = tf.gather(table.blocks.reshape(-1), pages + (codes & PAGE - 1))
         numbers = tf.where(added, characters.UNCHANGED, numbers)
         found = tf.reshape(codes[:, None] + tf.gather(table.effects, numbers), [-1])
-        if not self._ordered:
+        if not self._ordered or table is not self._table:
             return found
         ranked = tf.where(found >= 1 << characters.CODE_BITS + characters.KIND_BITS)[:, 0]
         return tf.cond(tf.size(ranked) > 1, lambda: _in_order(found, ranked), lambda: found)
 
+    def _normal_texts(self, found: Tensor, codes: Tensor, splits: Tensor, added: Tensor) -> Tensor:
+        """Return normalised texts as strings `[B]`, with a blank on either side of each ideograph.
 
-def _as_one_word(token: np.ndarray, found: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
-    """Make each occurrence of an added token a word, and its first character `MARK`.
+        Args:
+            found: int32 `[N * K]`, what the characters become.
+            codes: int32 `[N]`, the characters.
+            splits: int64 `[B + 1]`, where each text begins.
+            added: bool `[N]`, True in added tokens.
+        """
+        found = tf.reshape(found, [-1, self._table.effects.shape[1]])  # [N, K]
+        if self._ideographs is not None:
+            pages, blocks = self._ideographs
+            page = tf.gather(pages, tf.bitwise.right_shift(codes, 7)) * PAGE
+            apart = tf.gather(blocks.reshape(-1), page + (codes & PAGE - 1)) == 1
+            blank = tf.where(apart & ~added, ord(" "), characters.REMOVED)[:, None]
+            found = tf.concat([blank, found, blank], 1)  # [N, K + 2]
+        size, found = found.shape[1], tf.reshape(found, [-1])
+        if self._clean:
+            kinds = tf.bitwise.right_shift(found, characters.CODE_BITS) & 2**characters.KIND_BITS - 1
+            white = (found >= 0) & (kinds == characters.SPACE) & (found & _CODE != ord(MARK))
+            found = tf.where(white, ord(" "), found)
+        place = tf.where(found >= 0)[:, 0]
+        return tf.raw_ops.UnicodeEncode(
+            input_values=tf.gather(found, place) & _CODE,
+            input_splits=tf.searchsorted(place, splits * size, out_type=tf.int64),
+            output_encoding="UTF-8",
+        )
 
-    Args:
-        token: its code points `[L]`; brackets, each of which is a word by itself, begin and end it.
-        found: int32 characters; a separator ends them.
-        begins: bool, True where a word begins.
+    def _normal_forms(self, tokens: Sequence[str]) -> dict[str, str]:
+        """Return tokens by their normal forms.
+
+        Raises:
+            ConfigError: for a token that is nothing then, and for two with one form.
+        """
+        with tf.init_scope():
+            codes, splits, added = _decoded(tf.constant(list(tokens)))
+            found = self._normalised(self._table, codes, added)
+            forms = [form.decode()[:-1] for form in self._normal_texts(found, codes, splits, added).numpy()]
+        for place, form in enumerate(forms):
+            if not form.strip() or form in forms[:place]:
+                raise ConfigError(
+                    f"the added token {tokens[place]!r} is found in normalised texts, where it is {form!r}: "
+                    "it must not be blank, and no other token's."
+                )
+        return dict(zip(forms, tokens, strict=True))
+
+
+def _decoded(texts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return int32 code points `[N]`, int64 splits `[B + 1]`, and True in added tokens, bool `[N]`.
+
+    A separator ends each text. An added token is between two of `MARK`, of which the first counts as its
+    beginning.
     """
-    size = len(token)
-    codes = tf.pad(found & _CODE, [[0, size]])
-    same = [codes[place : place - size] == code for place, code in enumerate(token)]
-    firsts = tf.where(tf.reduce_all(same, 0))  # [occurrences, 1]
-    inner = tf.reshape(firsts + np.arange(1, size), [-1, 1])
-    begins = tf.tensor_scatter_nd_update(begins, inner, tf.zeros_like(inner[:, 0], tf.bool))
-    return tf.tensor_scatter_nd_update(found, firsts, tf.fill(tf.shape(firsts)[:1], ord(MARK))), begins
+    decoded = tf.raw_ops.UnicodeDecode(input=tf.strings.join([texts, " "]), input_encoding="UTF-8")
+    codes = decoded.char_values
+    return codes, decoded.row_splits, tf.cumsum(tf.cast(codes == ord(MARK), tf.int32)) & 1 == 1
+
+
+def _alternatives(tokens: Iterable[str]) -> str:
+    """Return the regular expression of any of some tokens."""
+    # The longest first: the first alternative that fits is taken.
+    return "|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True))
 
 
 def _in_order(found: Tensor, ranked: Tensor) -> Tensor:

@@ -6,12 +6,13 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.described_tokenizer import described, warn_of_difference
+from keras_selfattn.models.subwords.tokenizer_class import ROBERTA
 from keras_selfattn.models.subwords.tokenizer_files import (
     CONFIG,
     TEMPLATES,
     TOKENIZER,
     in_order,
-    json_if_any,
     json_in,
     model_of,
     part_of,
@@ -22,27 +23,31 @@ from keras_selfattn.models.subwords.tokenizer_files import (
 
 VOCABULARY, MERGES = "vocab.json", "merges.txt"
 
-# Where the files do not name the special tokens, they are RoBERTa's.
-_SPECIAL = {
-    "unknown": ("unk_token", "<unk>"),
-    "cls": ("cls_token", "<s>"),
-    "sep": ("sep_token", "</s>"),
-    "pad": ("pad_token", "<pad>"),
-    "mask": ("mask_token", "<mask>"),
-}
 # Settings of the model that would change the pieces. The token for what is unknown and its settings would
 # not, because each byte is a piece.
 _UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
 _HEAD = "#version"
+# Settings whose difference between two files is named, and the fields of `tokenizer_config.json` for them.
+_COMPARED = {
+    "add_prefix_space": "add_prefix_space",
+    "composed": "",
+    "whole_words": "",
+    "cls": "cls_token",
+    "sep": "sep_token",
+    "added_tokens": "",
+    "normalized_tokens": "",
+    "lstrip_tokens": "",
+    "rstrip_tokens": "",
+}
 
 
 def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, list[str]]:
     """Return the settings of the tokenizer in a folder, and its vocabulary in the order of the ids.
 
     `tokenizer.json` is read if there is one (the format of the `tokenizers` package), otherwise `vocab.json`
-    and `merges.txt` (of the `transformers` package). The names of the special tokens are those in
-    `tokenizer_config.json`, and where it is missing or silent RoBERTa's. The length and the padding in
-    `tokenizer.json` are not used.
+    and `merges.txt` (of the `transformers` package). As in transformers, RoBERTa's class takes
+    `add_prefix_space` and the special tokens from `tokenizer_config.json` and its own defaults, and others
+    take `tokenizer.json` as it is. The length and the padding in `tokenizer.json` are not used.
 
     Args:
         folder: a model's.
@@ -52,28 +57,27 @@ def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, li
         ConfigError: for a missing or broken file, and for a tokenizer of another kind; it names the file,
             what was found and what is supported.
     """
-    if (folder / TOKENIZER).is_file():
-        path, reader = folder / TOKENIZER, _from_tokenizer
-    elif (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
-        path, reader = folder / VOCABULARY, _from_vocabulary
-    else:
-        raise ConfigError(
-            f"{folder} holds no tokenizer of byte pairs: neither {TOKENIZER} nor {VOCABULARY} and {MERGES}."
-        )
+    found = described(folder, "BPE", _vocabulary, ROBERTA.tokens)
     try:
-        return reader(path, json_if_any(folder / CONFIG), max_tokens)
+        settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
+        warn_of_difference(
+            found, settings, lambda file: _read(found.path, file, found.names, max_tokens)[0], _COMPARED
+        )
     except ConfigError as error:
         if str(folder) in str(error):
             raise
         raise ConfigError(f"the tokenizer of {folder}: {error}") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
+        raise ConfigError(
+            f"{found.path}, or {CONFIG} beside it, has not the usual form: {error!r}."
+        ) from error
+    return settings, vocabulary
 
 
-def _from_tokenizer(
-    path: Path, config: Mapping[str, Any], max_tokens: int
+def _read(
+    path: Path, found: Mapping[str, Any], special: Mapping[str, Any], max_tokens: int
 ) -> tuple[BytePairSettings, list[str]]:
-    found = json_in(path)
+    """Return the settings and the vocabulary of a tokenizer in the form of `tokenizer.json`."""
     model = model_of(path, found, "BPE")
     for name in _UNSUPPORTED:
         if model.get(name):
@@ -86,61 +90,35 @@ def _from_tokenizer(
     settings = BytePairSettings(
         max_tokens,
         merges=tuple(merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]),
-        add_prefix_space=_add_prefix_space(path, found, config),
+        add_prefix_space=_add_prefix_space(path, found),
         composed=_composed(path, found),
         whole_words=model.get("ignore_merges", False),
         **_added(path, listed),
-        **_special_names(config, ids) | template(path, processor, ids),
+        **special_names(special, ids) | template(path, processor, ids),
     )
     return settings, in_order(path, ids)
 
 
-def _from_vocabulary(
-    path: Path, config: Mapping[str, Any], max_tokens: int
-) -> tuple[BytePairSettings, list[str]]:
-    ids = json_in(path)
-    listed = [{**token, "id": int(key)} for key, token in config.get("added_tokens_decoder", {}).items()]
-    ids |= {token["content"]: token["id"] for token in listed}
-    others = json_if_any(path.with_name("added_tokens.json")).keys() - {token["content"] for token in listed}
-    if others:
+def _vocabulary(folder: Path) -> dict[str, Any]:
+    """Return the model of a folder without `tokenizer.json`."""
+    path, merges = folder / VOCABULARY, folder / MERGES
+    if not (path.is_file() and merges.is_file()):
         raise ConfigError(
-            f"{path.with_name('added_tokens.json')}: {min(others)!r} is not in `added_tokens_decoder` of "
-            f"{CONFIG}: not supported."
+            f"{folder} holds no tokenizer of byte pairs: neither {TOKENIZER} nor {VOCABULARY} and {MERGES}."
         )
-    names = _special_names(config, ids)
-    decoded = {token["content"] for token in listed}
-    for ours, token in names.items():
-        if token in ids and token not in decoded:
-            decoded.add(token)
-            given = config.get(_SPECIAL[ours][0])
-            # As RoBERTa's: the mask takes the white space before it.
-            flags = given if isinstance(given, dict) else {"lstrip": ours == "mask"}
-            listed.append({**flags, "content": token, "id": ids[token]})
-    lines = text_in(path.with_name(MERGES)).split("\n")
-    settings = BytePairSettings(
-        max_tokens,
-        merges=tuple(line.rstrip("\r") for line in lines if line.strip() and not line.startswith(_HEAD)),
-        add_prefix_space=config.get("add_prefix_space", False),
-        **_added(path.with_name(CONFIG), listed),
-        **names,
-    )
-    return settings, in_order(path, ids)
+    lines = text_in(merges).split("\n")
+    kept = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith(_HEAD)]
+    return {"path": path, "vocab": json_in(path), "merges": kept}
 
 
-def _add_prefix_space(path: Path, found: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+def _add_prefix_space(path: Path, found: Mapping[str, Any]) -> bool:
     """Return that setting of the splitter, which must be GPT-2's."""
     splitter = _single(path, found, "pre_tokenizer", "pretokenizers", ("ByteLevel",))
     if splitter.get("use_regex", True) is not True:
         raise ConfigError(
             f"{path}: `use_regex` of `pre_tokenizer` is {splitter['use_regex']!r}: not supported."
         )
-    blank = splitter.get("add_prefix_space", True)
-    given = config.get("add_prefix_space", blank)
-    if given != blank:
-        raise ConfigError(
-            f"{path} has `add_prefix_space` {blank!r}, and {CONFIG} beside it {given!r}. Make them the same."
-        )
-    return blank
+    return splitter.get("add_prefix_space", True)
 
 
 def _composed(path: Path, found: Mapping[str, Any]) -> bool:
@@ -194,10 +172,3 @@ def _added(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "added_tokens": {token["content"]: token["id"] for token in listed},
         **{f"{flag}_tokens": tokens for flag, tokens in flagged.items()},
     }
-
-
-def _special_names(config: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the names of the special tokens; of the mask None if there is none."""
-    return special_names(
-        {ours: config.get(theirs) or default for ours, (theirs, default) in _SPECIAL.items()}, ids
-    )

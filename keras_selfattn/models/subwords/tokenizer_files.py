@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError
 
-TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER, CONFIG, MODEL = "tokenizer.json", "tokenizer_config.json", "config.json"
 TEMPLATES = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
 
 

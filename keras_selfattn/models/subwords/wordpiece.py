@@ -5,7 +5,7 @@ The ids are those of the `tokenizers` package, for each script and for bytes tha
 Axes: B (texts), T (tokens), W (words of all texts), P (pieces of all texts).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class WordPiece(SubwordTokenizer):
     def __init__(self, settings: WordPieceSettings, vocabulary: Sequence[str]) -> None:
         super().__init__(settings, vocabulary)
         self._words = BertWords(settings)
-        self._table = _word_table(settings, self.vocabulary)
+        self._table = _word_table(settings, self.vocabulary, self._words.normal_names)
         longest = settings.max_input_chars_per_word
         self._pieces = Pieces(self.vocabulary, settings.continuing_prefix, longest)
 
@@ -105,9 +105,12 @@ class WordPiece(SubwordTokenizer):
         return with_split_words(ids, split, pieces, borders)
 
 
-def _word_table(settings: WordPieceSettings, vocabulary: list[str]) -> tf.lookup.StaticHashTable:
+def _word_table(
+    settings: WordPieceSettings, vocabulary: list[str], normal_names: Mapping[str, str]
+) -> tf.lookup.StaticHashTable:
     """Return the table from whole words, and added tokens after `MARK`, to their ids."""
     ids = {piece: number for number, piece in enumerate(vocabulary)}
-    for token, number in settings.added_tokens.items():
-        ids[f"{MARK}{token[1:] if token in settings.normalized_tokens else token}"] = number
+    late = set(settings.normalized_tokens)
+    ids |= {f"{MARK}{token}": number for token, number in settings.added_tokens.items() if token not in late}
+    ids |= {f"{MARK}{form}": settings.added_tokens[token] for form, token in normal_names.items()}
     return word_table(ids)

@@ -1,27 +1,28 @@
-"""Read BERT's tokenizer from a model folder: `tokenizer.json`, or `vocab.txt` with its config."""
+"""Read BERT's tokenizer from a model folder: `tokenizer.json`, or `vocab.txt`, and the files beside it."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.subwords.described_tokenizer import described, warn_of_difference
+from keras_selfattn.models.subwords.tokenizer_class import BERT, MPNET
 from keras_selfattn.models.subwords.tokenizer_files import (
     CONFIG,
+    MODEL,
     TEMPLATES,
     TOKENIZER,
     in_order,
     json_if_any,
-    json_in,
     model_of,
     part_of,
     special_names,
     template,
     text_in,
 )
-from keras_selfattn.models.subwords.wordpiece_settings import IN_BRACKETS, WordPieceSettings
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 
-VOCABULARY, MODEL = "vocab.txt", "config.json"
+VOCABULARY = "vocab.txt"
 
 # Our names of settings, and those of the files.
 _MODEL = {
@@ -30,23 +31,33 @@ _MODEL = {
     "max_input_chars_per_word": "max_input_chars_per_word",
 }
 _NORMALIZER = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
-_SPECIAL = {"unknown": "unk", "cls": "cls", "sep": "sep", "pad": "pad", "mask": "mask"}
-# Special tokens where the files do not name them.
-_OF_BERT = {ours: f"[{theirs.upper()}]" for ours, theirs in _SPECIAL.items()}
-_OF_MPNET = {"unknown": "[UNK]", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
 # Flags of an added token that would change where it is found. `lstrip` takes white space before it, which is
 # no part of a word anyway.
 _FLAGS = ("single_word", "rstrip")
+# Settings whose difference between two files is named, and the fields of `tokenizer_config.json` for them.
+_COMPARED = {
+    "lowercase": "do_lower_case",
+    "strips_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+    "clean_text": "",
+    "continuing_prefix": "",
+    "max_input_chars_per_word": "",
+    "unknown": "unk_token",
+    "cls": "cls_token",
+    "sep": "sep_token",
+    "added_tokens": "",
+    "normalized_tokens": "",
+}
 
 
 def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, list[str]]:
     """Return the settings of the tokenizer in a folder, and its vocabulary in the order of the ids.
 
-    `tokenizer.json` is read if there is one (the format of the `tokenizers` package), otherwise `vocab.txt`
-    (of the `transformers` package). The names of the special tokens, and with `vocab.txt` the normalisation,
-    are those in `tokenizer_config.json`, and where it is missing or silent BERT's, or the names MPNet's if
-    the tokenizer or the model is MPNet's. The length and the padding
-    in `tokenizer.json` are not used.
+    The vocabulary is that of `tokenizer.json` if there is one (the format of the `tokenizers` package),
+    otherwise `vocab.txt` (of the `transformers` package). The class that `tokenizer_config.json` or the
+    model's family names decides about all else, as in transformers: BERT's and MPNet's take the
+    normalisation and the special tokens of `tokenizer_config.json` and their own defaults, and others
+    `tokenizer.json` as it is. The length and the padding in `tokenizer.json` are not used.
 
     Args:
         folder: a model's.
@@ -56,26 +67,27 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
         ConfigError: for a missing or broken file, and for a tokenizer other than BERT's; it names the file,
             what was found and what is supported.
     """
-    if (folder / TOKENIZER).is_file():
-        path, reader = folder / TOKENIZER, _from_tokenizer
-    elif (folder / VOCABULARY).is_file():
-        path, reader = folder / VOCABULARY, _from_vocabulary
-    else:
-        raise ConfigError(f"{folder} holds no tokenizer: neither {TOKENIZER} nor {VOCABULARY}.")
-    config = json_if_any(folder / CONFIG)
-    kind = config.get("tokenizer_class") or json_if_any(folder / MODEL).get("model_type")
+    found = described(folder, "WordPiece", _vocabulary, _default_names(folder))
     try:
-        return reader(path, _with_special(config, kind), max_tokens)
-    except ConfigError:
-        raise
+        settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
+        warn_of_difference(
+            found, settings, lambda file: _read(found.path, file, found.names, max_tokens)[0], _COMPARED
+        )
+    except ConfigError as error:
+        if str(folder) in str(error):
+            raise
+        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
+        raise ConfigError(
+            f"{found.path}, or {CONFIG} beside it, has not the usual form: {error!r}."
+        ) from error
+    return settings, vocabulary
 
 
-def _from_tokenizer(
-    path: Path, config: Mapping[str, Any], max_tokens: int
+def _read(
+    path: Path, found: Mapping[str, Any], special: Mapping[str, Any], max_tokens: int
 ) -> tuple[WordPieceSettings, list[str]]:
-    found = json_in(path)
+    """Return the settings and the vocabulary of a tokenizer in the form of `tokenizer.json`."""
     normalizer = part_of(path, found, "normalizer", "BertNormalizer")
     part_of(path, found, "pre_tokenizer", "BertPreTokenizer")
     model = model_of(path, found, "WordPiece")
@@ -83,74 +95,48 @@ def _from_tokenizer(
     if (found.get("truncation") or {}).get("direction", "Right") != "Right":
         raise ConfigError(f"{path}: `truncation` is at the left; only the right is supported.")
     vocabulary = in_order(path, model["vocab"])
-    listed = found.get("added_tokens") or []
+    listed = [token for token in found.get("added_tokens") or [] if token["content"]]
     added = _added_tokens(path, listed)
     ids = {**model["vocab"], **added}
-    names = _special_names(config, ids) | template(path, processor, ids)
+    names = special_names(special, ids) | template(path, processor, ids)
     names |= {ours: model[theirs] for ours, theirs in _MODEL.items() if theirs in model}
     normal = {name: normalizer[name] for name in _NORMALIZER if name in normalizer}
-    settings = WordPieceSettings(
-        max_tokens, added_tokens=added, normalized_tokens=_normalized(listed), **normal, **names
-    )
+    late = tuple(token["content"] for token in listed if token.get("normalized"))
+    settings = WordPieceSettings(max_tokens, added_tokens=added, normalized_tokens=late, **normal, **names)
     return settings, vocabulary
 
 
-def _from_vocabulary(
-    path: Path, config: Mapping[str, Any], max_tokens: int
-) -> tuple[WordPieceSettings, list[str]]:
-    place = path.with_name(CONFIG)
+def _vocabulary(folder: Path) -> dict[str, Any]:
+    """Return the model of a folder without `tokenizer.json`."""
+    path = folder / VOCABULARY
+    if not path.is_file():
+        raise ConfigError(f"{folder} holds no tokenizer: neither {TOKENIZER} nor {VOCABULARY}.")
+    config = json_if_any(folder / CONFIG)
     if config.get("do_basic_tokenize", True) is not True or config.get("never_split"):
-        raise ConfigError(f"{place}: `do_basic_tokenize` false and `never_split` are not supported.")
-    vocabulary = [line.rstrip("\r") for line in text_in(path).removesuffix("\n").split("\n")]
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
-    names = _special_names(config, ids)
-    listed = [{**token, "id": int(key)} for key, token in config.get("added_tokens_decoder", {}).items()]
-    added = {token: ids[token] for token in names.values() if token in ids}
-    added |= _added_tokens(place, listed)
-    settings = WordPieceSettings(
-        max_tokens,
-        lowercase=config.get("do_lower_case", True),
-        strip_accents=config.get("strip_accents"),
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-        added_tokens=added,
-        normalized_tokens=_normalized(listed),
-        **names,
-    )
-    return settings, vocabulary
+        raise ConfigError(
+            f"{folder / CONFIG}: `do_basic_tokenize` false and `never_split` are not supported."
+        )
+    lines = [line.rstrip("\r") for line in text_in(path).removesuffix("\n").split("\n")]
+    ids = {piece: number for number, piece in enumerate(lines)}
+    if len(ids) < len(lines):
+        twice = next(piece for number, piece in enumerate(lines) if ids[piece] != number)
+        raise ConfigError(
+            f"{path}: the pieces must all be different. Received {twice!r} as number {lines.index(twice)} and "
+            f"as number {ids[twice]}."
+        )
+    return {"path": path, "vocab": ids}
 
 
 def _added_tokens(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     for token in listed:
         flags = [name for name in _FLAGS if token.get(name)]
-        if token.get("normalized") and not re.fullmatch(IN_BRACKETS, token["content"]):
-            flags.append("normalized")
         if flags:
             raise ConfigError(f"{path}: the added token {token['content']!r} is `{flags[0]}`: not supported.")
-    return {token["content"]: token["id"] for token in listed if token["content"]}
+    return {token["content"]: token["id"] for token in listed}
 
 
-def _normalized(listed: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the added tokens that are found in the normalised text."""
-    return tuple(token["content"] for token in listed if token["content"] and token.get("normalized"))
-
-
-def _with_special(config: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """Return the tokenizer's config with the names of all special tokens.
-
-    Args:
-        config: `tokenizer_config.json`.
-        kind: the class of the tokenizer, or else the family of the model.
-    """
-    names = _OF_MPNET if str(kind).lower().startswith("mpnet") else _OF_BERT
-    return {
-        **config,
-        **{
-            f"{_SPECIAL[ours]}_token": config.get(f"{_SPECIAL[ours]}_token") or name
-            for ours, name in names.items()
-        },
-    }
-
-
-def _special_names(config: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the names of the special tokens; of the mask None if there is none."""
-    return special_names({ours: config[f"{theirs}_token"] for ours, theirs in _SPECIAL.items()}, ids)
+def _default_names(folder: Path) -> Mapping[str, str]:
+    """Return the special tokens of MPNet if its tokenizer or its model is MPNet's, otherwise BERT's."""
+    kind = json_if_any(folder / CONFIG).get("tokenizer_class")
+    kind = kind or json_if_any(folder / MODEL).get("model_type")
+    return (MPNET if str(kind).lower().startswith("mpnet") else BERT).tokens

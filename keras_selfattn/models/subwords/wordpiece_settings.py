@@ -1,7 +1,6 @@
 """Settings of BERT's tokenizer."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,8 +9,6 @@ from keras_selfattn.models.config import check_count
 
 # Around an added token while a text is normalised; so no added token may hold it.
 MARK = "\u2028"
-# Such a word is the same after any normalisation, and cannot overlap another one.
-IN_BRACKETS = r"<[a-z0-9_]+>|\[[a-z0-9_]+\]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +30,8 @@ class WordPieceSettings:
         mask: token to guess; None if the vocabulary has none.
         added_tokens: ids of tokens that are found in a text as they are, before it is normalised, such as
             "[SEP]". Where two begin at one character, the longer is taken.
-        normalized_tokens: those of `added_tokens` that are found in the normalised text instead, so "<UNK>"
-            is "<unk>", too. Each is a lower-case ASCII word in brackets, such as "<unk>" or "[unk]".
+        normalized_tokens: those of `added_tokens` that are found after the others, in the normalised text and
+            in their normal form, so "<UNK>" is "<unk>", too.
 
     Raises:
         ConfigError: for a setting out of range; it names the setting, the rule and the value.
@@ -93,12 +90,8 @@ class WordPieceSettings:
                     f"`added_tokens` must have ids from 0 on. Received {number!r} for {token!r}."
                 )
         for token in self.normalized_tokens:
-            others = [other for other in self.added_tokens if other != token and token[1:] in other]
-            if token not in self.added_tokens or others or not re.fullmatch(IN_BRACKETS, token):
-                raise ConfigError(
-                    "`normalized_tokens` must be lower-case ASCII words in brackets, such as '<unk>', each "
-                    f"one of `added_tokens` and part of no other. Received {token!r}."
-                )
+            if token not in self.added_tokens:
+                raise ConfigError(f"`normalized_tokens` must be of `added_tokens`. Received {token!r}.")
 
     @property
     def strips_accents(self) -> bool:

@@ -1,0 +1,109 @@
+"""The class of tokenizer that `transformers` opens a folder with, and where it takes the settings from.
+
+Reference: transformers 5, `AutoTokenizer.from_pretrained`. A class either builds its tokenizer anew, from the
+vocabulary and `tokenizer_config.json`, or takes `tokenizer.json` as it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TokenizerClass:
+    """A class of tokenizer.
+
+    Args:
+        name: in `tokenizer_class`, without "Fast".
+        model: kind of the vocabulary that it reads, "WordPiece" or "BPE"; "" for any, from `tokenizer.json`
+            as it is.
+        tokens: names of its special tokens where no file names them, by their fields.
+        mask_takes_blanks: True if a mask named by a text alone takes the white space before it.
+    """
+
+    name: str
+    model: str = ""
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    mask_takes_blanks: bool = False
+
+    @property
+    def of_file(self) -> bool:
+        """True if `tokenizer.json` is taken as it is."""
+        return not self.model
+
+
+_OF_BERT = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
+_OF_ROBERTA = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
+BERT = TokenizerClass("BertTokenizer", "WordPiece", _OF_BERT)
+MPNET = TokenizerClass("MPNetTokenizer", "WordPiece", {**_OF_ROBERTA, "unk_token": "[UNK]"}, True)
+ROBERTA = TokenizerClass("RobertaTokenizer", "BPE", _OF_ROBERTA)
+FILE = TokenizerClass("TokenizersBackend")
+
+# Names that a folder may give, without "Fast": transformers knows some classes by the names of others, too.
+_NAMED = {
+    **dict.fromkeys(
+        ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"), BERT
+    ),
+    **dict.fromkeys(("SqueezeBertTokenizer", "LayoutLMTokenizer", "LxmertTokenizer"), BERT),
+    "MPNetTokenizer": MPNET,
+    **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
+    **dict.fromkeys(("TokenizersBackend", "PythonBackend", "PreTrainedTokenizer"), FILE),
+}
+# Where no class is named, that of the family; ModernBERT's is taken whatever a folder names.
+_OF_FAMILIES = {"bert": BERT, "distilbert": BERT, "electra": BERT, "mpnet": MPNET, "roberta": ROBERTA}
+_WITHOUT_FILE = {"WordPiece": BERT, "BPE": ROBERTA}
+
+
+def class_of(
+    folder: Path, config: Mapping[str, Any], of_model: Mapping[str, Any], found: str, *, has_file: bool
+) -> TokenizerClass:
+    """Return the class that opens a folder's tokenizer.
+
+    Args:
+        folder: a model's.
+        config: its `tokenizer_config.json`.
+        of_model: its `config.json`.
+        found: kind of its vocabulary, "WordPiece" or "BPE".
+        has_file: True if it has `tokenizer.json`.
+
+    Raises:
+        ConfigError: for a class that is not known, and one of another kind of vocabulary.
+    """
+    family = of_model.get("model_type")
+    declared = config.get("tokenizer_class") or of_model.get("tokenizer_class")
+    if family == "modernbert":
+        chosen = FILE
+    elif declared:
+        chosen = _named(folder, declared)
+        if chosen.model and chosen.model != found:
+            raise ConfigError(
+                f"{folder}: tokenizer_class is {declared!r}, whose vocabulary is {chosen.model}, and the "
+                f"folder's vocabulary is {found}. They are not of one tokenizer: name its class."
+            )
+    else:
+        chosen = _OF_FAMILIES.get(family, FILE) if isinstance(family, str) else FILE
+        # A family's usual tokenizer, where the folder has another one, is no guide.
+        chosen = chosen if chosen.model == found else FILE
+    return _WITHOUT_FILE[found] if chosen.of_file and not has_file else chosen
+
+
+def _named(folder: Path, declared: Any) -> TokenizerClass:
+    name = declared.removesuffix("Fast") if isinstance(declared, str) else declared
+    if not isinstance(name, str) or name not in _NAMED:
+        known = ", ".join([*sorted(_NAMED.keys() - {"PreTrainedTokenizer"}), "PreTrainedTokenizerFast"])
+        raise ConfigError(
+            f"{folder}: tokenizer_class is {declared!r}, in tokenizer_config.json or config.json. Its ids "
+            f"cannot be computed here. Known classes are {known}."
+        )
+    return _NAMED[name]
