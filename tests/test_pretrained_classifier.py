@@ -269,7 +269,8 @@ def test_the_hidden_layer_of_the_folder_cannot_be_changed(tmp_path):
     with pytest.raises(ConfigError, match=r"`hidden_head` is 'tanh' in .*: leave it out"):
         models.TextClassifier({"hidden_head": None}, start=folder)
     with pytest.raises(
-        ConfigError, match="`hidden_head` must be one of None, tanh, relu, gelu. Received 'x'"
+        ConfigError,
+        match="`hidden_head` must be one of None, tanh, relu, gelu, gelu_tanh, silu. Received 'x'",
     ):
         models.FineTunedConfig(hidden_head="x")
 

@@ -454,7 +454,14 @@ def test_byte_pairs_of_another_kind_are_refused(tmp_path):
             "pooling of .* is pooling_mode_cls_token",
         ),
         ({"modules__json": [{"type": "a.Transformer", "path": "0_T"}]}, "Transformer at '0_T'"),
-        ({"config_sentence_transformers__json": {"default_prompt_name": "query"}}, "puts the prompt 'query'"),
+        (
+            {"config_sentence_transformers__json": {"default_prompt_name": "a", "prompts": {"a": "q: "}}},
+            "puts the prompt 'a', 'q: ', before each text",
+        ),
+        (
+            {"config_sentence_transformers__json": {"default_prompt_name": "a"}},
+            "the prompt 'a', None, before",
+        ),
         (
             {"sentence_bert_config__json": {"max_seq_length": "long"}},
             "`max_seq_length` must be a positive integer",

@@ -602,6 +602,17 @@ def test_a_folder_with_a_tokenizer_file_is_read(tmp_path, normal):
     assert tokenizer.settings.mask == "[MASK]"
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("accents", [True, False, None])
+def test_case_can_be_folded_beside_the_normaliser(tmp_path, accents, first):
+    folding = [normalizers.Lowercase(), normalizer((True, True, accents, False))]
+    oracle = tokenizers.Tokenizer.from_str(learned().to_str())
+    oracle.normalizer = normalizers.Sequence(folding if first else folding[::-1])
+    tokenizer = WordPiece.from_folder(written(tmp_path, oracle), 1000)
+    texts = [*SENTENCES, *joined([f"A{chr(code)}b" for code in EVERY[::211]])]
+    assert_equal(texts, oracle, tokenizer)
+
+
 def test_the_older_post_processor_is_read(tmp_path):
     oracle = tokenizers.Tokenizer.from_str(learned().to_str())
     oracle.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
@@ -645,6 +656,12 @@ FLAGGED = {"id": 0, "content": "[PAD]", "special": True, "lstrip": False, "rstri
     ("changed", "message"),
     [
         ({"normalizer": {"type": "Lowercase"}}, "`normalizer` is 'Lowercase'; supported: 'BertNormalizer'"),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "Lowercase"}]}},
+            "`normalizer` is a sequence of 'NFD', 'Lowercase'; supported: one 'BertNormalizer'",
+        ),
+        ({"normalizer": {"type": "BertNormalizer", "x": 1}}, "`x` of `normalizer` is not a known field of"),
+        ({"added_tokens": [{**FLAGGED, "x": 1}]}, "the added token '.PAD.' has the field 'x'"),
         ({"normalizer": None}, "`normalizer` is None"),
         ({"pre_tokenizer": {"type": "Whitespace"}}, "`pre_tokenizer` is 'Whitespace'"),
         ({"model": {"type": "BPE"}}, "`model` is 'BPE'; supported: 'WordPiece'"),
@@ -739,7 +756,7 @@ BOTH = "Élan 東京 GOOD"
             {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": True},
             {"model_type": "bert"},
             CASED,
-            "do_lower_case is True in tokenizer_config.json, in tokenizer.json False. tokenizer.json is taken",
+            "do_lower_case is True in tokenizer_config.json, in tokenizer.json False. tokenizer.json is",
         ),
     ],
 )

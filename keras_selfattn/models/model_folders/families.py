@@ -78,9 +78,9 @@ def _electra_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _distilbert_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "width": config.get("dim", 768),
-        "num_layers": config.get("n_layers", 6),
-        "num_heads": config.get("n_heads", 12),
+        "width": _either(config, "dim", "hidden_size", 768),
+        "num_layers": _either(config, "n_layers", "num_hidden_layers", 6),
+        "num_heads": _either(config, "n_heads", "num_attention_heads", 12),
         "feed_forward_dim": config.get("hidden_dim", 3072),
         "dropout": config.get("dropout", 0.1),
         "attention_dropout": config.get("attention_dropout", 0.1),
@@ -90,6 +90,21 @@ def _distilbert_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "positions": config.get("max_position_embeddings", 512),
         "token_types": 0,
     }
+
+
+def _either(config: Mapping[str, Any], name: str, other: str, default: int) -> Any:
+    """Return a field of DistilBERT's, which has two names.
+
+    Raises:
+        ConfigError: if both are there and differ.
+    """
+    found = config.get(name, config.get(other, default))
+    if config.get(other, found) != found:
+        raise ConfigError(
+            f"{name} is {found!r} in config.json, and {other}, its other name, {config[other]!r}. Leave one "
+            "of them out."
+        )
+    return found
 
 
 def _roberta_settings(config: Mapping[str, Any]) -> dict[str, Any]:

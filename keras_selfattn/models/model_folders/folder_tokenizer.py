@@ -1,15 +1,20 @@
 """The tokenizer of a folder, with 0 as the id of padding."""
 
+import dataclasses
+
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.model_folders.family import Family
 from keras_selfattn.models.model_folders.model_folder import ModelFolder
 from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 
-def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> SubwordTokenizer:
+def read_tokenizer(
+    folder: ModelFolder, family: Family, max_tokens: int, *, lowercase: bool = False
+) -> SubwordTokenizer:
     """Return the tokenizer of a folder, in which padding has the id 0.
 
     It is WordPiece, or byte pairs as RoBERTa has them. Batches, masks and exports pad with 0. Where a folder
@@ -17,11 +22,19 @@ def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> Subw
     (`swapped_rows`), so all vectors are the same; in MPNet padding is 0 and `<s>` is 1, the reverse of the
     folder's. All other ids are the folder's.
 
+    Args:
+        folder: a model's.
+        family: of the model.
+        max_tokens: longer texts are cut at the end.
+        lowercase: True folds the case of texts before the tokenizer's own normalisation.
+
     Raises:
         ConfigError: for a tokenizer that cannot be read, or that pads with another id than its model.
     """
     kind = BytePairs if _is_byte_pairs(folder) else WordPiece
     tokenizer: SubwordTokenizer = kind.from_folder(folder.path, max_tokens)
+    if lowercase and not tokenizer.settings.lowercase:
+        tokenizer = _lowercased(folder, tokenizer)
     padding = tokenizer.id_of(tokenizer.settings.pad)
     if padding != family.padding_id:
         raise ConfigError(
@@ -29,6 +42,18 @@ def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> Subw
             "(pad_token_id in config.json). They are not of one model."
         )
     return tokenizer if padding == PADDING_ID else tokenizer.swapped(PADDING_ID, padding)
+
+
+def _lowercased(folder: ModelFolder, tokenizer: SubwordTokenizer) -> SubwordTokenizer:
+    settings = tokenizer.settings
+    if not isinstance(settings, WordPieceSettings):
+        raise ConfigError(
+            f"{folder.path} folds the case of texts before a tokenizer of byte pairs, which keeps it "
+            "(do_lower_case in sentence_bert_config.json). This cannot be read."
+        )
+    # The accents are kept or removed as the tokenizer says for texts whose case is kept.
+    folded = dataclasses.replace(settings, lowercase=True, strip_accents=settings.strips_accents)
+    return WordPiece(folded, tokenizer.vocabulary)
 
 
 def _is_byte_pairs(folder: ModelFolder) -> bool:

@@ -20,6 +20,7 @@ from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import how_to_fetch
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_OTHER_WEIGHTS = {"ONNX": ".onnx", "OpenVINO": "openvino_model.xml", "TensorFlow": ".h5", "GGUF": ".gguf"}
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -95,6 +96,13 @@ class ModelFolder:
                 "Its weights are a pickle, which is never opened here, because it can run code. Convert it, "
                 "where you trust it: `transformers.AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)`."
             )
+        others = {kind: sorted(self.path.rglob(f"*{end}")) for kind, end in _OTHER_WEIGHTS.items()}
+        for kind, files in others.items():
+            if files and not any(self.path.glob("*.safetensors")):
+                return (
+                    f"It holds weights for {kind} alone ({files[0].relative_to(self.path)}), which cannot be "
+                    f"read. Fetch the model's {_SINGLE}, from where the {kind} file was converted from."
+                )
         return "Fetch the folder again, with all of its .safetensors files."
 
     def _json(self, name: str, otherwise: Any) -> Any:

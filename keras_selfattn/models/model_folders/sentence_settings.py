@@ -8,13 +8,21 @@ import re
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.models.config import check_count
+from keras_selfattn.models.config import check_count, is_number
 from keras_selfattn.models.model_folders.families import family_of
 from keras_selfattn.models.model_folders.family import Family
+from keras_selfattn.models.model_folders.folder_fields import (
+    FILES,
+    MODULE_FILES,
+    MODULES,
+    SENTENCE,
+    config_fields,
+)
 from keras_selfattn.models.model_folders.folder_tokenizer import read_tokenizer
 from keras_selfattn.models.model_folders.model_folder import ModelFolder
 from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
+from keras_selfattn.user_warnings import warn_user
 
 # Names of a pooling: the older flags, and the newer value of `pooling_mode`.
 _FLAGS = {
@@ -23,89 +31,177 @@ _FLAGS = {
     "pooling_mode_max_tokens": "max",
 }
 _MODES = {"mean": "mean", "cls": "first", "max": "max"}
-_MODULES = ["Transformer", "Pooling", "Normalize"]
+_AFTER_POOLING = ("Normalize", "Dropout")
+_ADAPTER = "adapter_config.json"
+_SUBFOLDER = r"\w[\w.-]*"
 # sentence-transformers reads the first of these that exists.
-_SENTENCE_FILES = [f"sentence_{name}_config.json" for name in ("bert", "roberta", "distilbert", "albert")]
+_KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+_SENTENCE_FILES = [f"sentence_{name}_config.json" for name in _KINDS]
+_SENTENCE_TRANSFORMERS, _TOKENIZER = "config_sentence_transformers.json", "tokenizer_config.json"
+# Prompts that are empty unless a folder sets them.
+_EMPTY = ("query", "document")
 
 
-def read_config(folder: ModelFolder) -> tuple[Family, PretrainedConfig, SubwordTokenizer]:
+def read_config(
+    folder: ModelFolder, *, vectors: bool = False
+) -> tuple[Family, PretrainedConfig, SubwordTokenizer]:
     """Return the family of a folder's model, its settings, and its tokenizer.
 
     Without `modules.json` a text's vector is the mean of its tokens, as in sentence-transformers.
 
+    Args:
+        folder: a model's.
+        vectors: True if the vectors of texts are wanted: a folder whose outputs are others is refused.
+
     Raises:
-        ConfigError: for what cannot be read: a family, a tokenizer, a module, a pooling, a prompt.
+        ConfigError: for what cannot be read: a family, a field, a tokenizer, a module, a pooling, a prompt.
         RunError: for a missing file.
     """
     family = family_of(folder.config, str(folder.path))
+    _check_fields(folder, family, vectors=vectors)
     settings = {**family.settings(folder.config), **_modules(folder)}
     settings["padding_position"] = family.positions_follow_padding
-    sentence = next(filter(None, map(folder.json, _SENTENCE_FILES)), {})
-    most = sentence.get("max_seq_length") or folder.json("tokenizer_config.json").get("model_max_length")
     try:
         config = PretrainedConfig(**{**settings, "max_tokens": 1})
-        check_count("max_seq_length", most := config.positions if most is None else most)
     except ConfigError as error:
         raise ConfigError(f"{folder.path / 'config.json'} cannot be used: {error}") from error
-    config = dataclasses.replace(config, max_tokens=min(most, config.positions))
-    tokenizer = read_tokenizer(folder, family, config.max_tokens)
-    _check_tokenizer(folder, config, tokenizer, sentence)
+    cut = folder.json(_SENTENCE_TRANSFORMERS).get("truncate_dim")
+    if vectors and cut is not None and not (is_number(cut) and cut >= config.width):
+        raise ConfigError(
+            f"{folder.path / _SENTENCE_TRANSFORMERS}: `truncate_dim` is {cut!r}, and the vectors have "
+            f"{config.width} features. They are not cut here: take the field away, and cut the vectors "
+            "yourself, which sentence-transformers does last, after Normalize."
+        )
+    config = dataclasses.replace(config, max_tokens=_max_tokens(folder, config.positions))
+    folds = bool(_sentence(folder)[1].get("do_lower_case"))
+    tokenizer = read_tokenizer(folder, family, config.max_tokens, lowercase=folds)
+    _check_tokenizer(folder, config, tokenizer)
     return family, dataclasses.replace(config, pieces=tokenizer.settings.to_dict()), tokenizer
 
 
-def _check_tokenizer(
-    folder: ModelFolder, config: PretrainedConfig, tokenizer: SubwordTokenizer, sentence: dict[str, Any]
-) -> None:
+def _check_fields(folder: ModelFolder, family: Family, *, vectors: bool) -> None:
+    """Raise ConfigError for a field that is refused; warn in one line of those that are not known."""
+    if (folder.path / _ADAPTER).is_file():
+        raise ConfigError(
+            f"{folder.path} holds an adapter ({_ADAPTER}), whose weights are added to a model's. Merge them "
+            "first: `peft`'s merge_and_unload() and save_pretrained(NEW)."
+        )
+    name, sentence = _sentence(folder)
+    files = [(config_fields(family.name), "config.json", folder.config)]
+    files += [(each, each.file, folder.json(each.file)) for each in FILES]
+    files += [(SENTENCE, name, sentence)]
+    files += [(MODULES, "modules.json", each) for each in folder.modules()]
+    files += [(MODULE_FILES[kind], file, folder.json(file)) for kind, file in _module_files(folder)]
+    unknown = [
+        f"{field} of {file}"
+        for fields, file, found in files
+        for field in fields.check(found, str(folder.path / file), vectors=vectors)
+    ]
+    if unknown:
+        warn_user(
+            f"{folder.path} has fields that are not known here, and without effect: {', '.join(unknown)}. "
+            "transformers' own classes do not read them, other software may."
+        )
+
+
+def _sentence(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
+    """Return the name and the content of the file about the reading of texts."""
+    found = ((name, folder.json(name)) for name in _SENTENCE_FILES)
+    return next(((name, each) for name, each in found if each), (_SENTENCE_FILES[0], {}))
+
+
+def _max_tokens(folder: ModelFolder, positions: int) -> int:
+    """Return the tokens at which texts are cut, `positions` at most."""
+    name, sentence = _sentence(folder)
+    config = folder.json(_TOKENIZER)
+    fields = [(name, "max_seq_length", sentence)]
+    fields += [(_TOKENIZER, field, config) for field in ("model_max_length", "max_len")]
+    file, field, most = next(
+        ((file, field, held[field]) for file, field, held in fields if held.get(field)), ("", "", positions)
+    )
+    # A length beyond all texts is how "no limit" is written, such as 1e30.
+    if is_number(most) and most >= positions:
+        return positions
+    try:
+        check_count(field, most)
+    except ConfigError as error:
+        raise ConfigError(f"{folder.path / file} cannot be used: {error}") from error
+    return int(most)
+
+
+def _check_tokenizer(folder: ModelFolder, config: PretrainedConfig, tokenizer: SubwordTokenizer) -> None:
     """Raise ConfigError for a tokenizer that does not fit the model, and for changes to texts before it."""
     if tokenizer.size > config.vocabulary_size:
         raise ConfigError(
             f"The tokenizer of {folder.path} has {tokenizer.size} pieces, the model vectors for "
             f"{config.vocabulary_size} (vocab_size in config.json). They are not of one model."
         )
-    if sentence.get("do_lower_case") and not tokenizer.settings.lowercase:
-        raise ConfigError(
-            f"{folder.path} folds the case of texts before a tokenizer that keeps it (do_lower_case in "
-            "sentence_bert_config.json). This cannot be read."
-        )
-    prompt = folder.json("config_sentence_transformers.json").get("default_prompt_name")
-    if prompt is not None:
-        raise ConfigError(
-            f"{folder.path} puts the prompt {prompt!r} before each text (default_prompt_name in "
-            "config_sentence_transformers.json). This cannot be read."
-        )
+    _check_prompt(folder)
+
+
+def _check_prompt(folder: ModelFolder) -> None:
+    """Raise ConfigError for a prompt that is put before each text, and is not empty."""
+    found = folder.json(_SENTENCE_TRANSFORMERS)
+    name, prompts = found.get("default_prompt_name"), found.get("prompts") or {}
+    if name is None or (name in _EMPTY and isinstance(prompts, dict) and not prompts.get(name)):
+        return
+    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    if prompt == "":
+        return
+    raise ConfigError(
+        f"{folder.path} puts the prompt {name!r}, {prompt!r}, before each text (default_prompt_name in "
+        f"{_SENTENCE_TRANSFORMERS}). This cannot be read."
+    )
 
 
 def _modules(folder: ModelFolder) -> dict[str, Any]:
     """Return pooling and normalisation."""
     modules = folder.modules()
-    kinds = [str(each.get("type", "")).rpartition(".")[2] for each in modules]
-    if kinds != _MODULES[: len(kinds)] or (modules and modules[0].get("path", "") != ""):
+    kinds = _kinds(folder)
+    fits = kinds[:2] == ["Transformer", "Pooling"][: len(kinds)] and set(kinds[2:]) <= {*_AFTER_POOLING}
+    if not fits or (modules and modules[0].get("path", "") != ""):
         paths = [f"{kind} at {each.get('path', '')!r}" for kind, each in zip(kinds, modules, strict=True)]
         raise ConfigError(
-            f"The modules of {folder.path} are {', '.join(paths)}. Only {', '.join(_MODULES)} can be read, "
-            "in this order, the first at ''."
+            f"The modules of {folder.path} are {', '.join(paths)}. Only Transformer, Pooling, then any of "
+            f"{' and '.join(_AFTER_POOLING)} can be read, in this order, the first at ''."
         )
     pooling = _pooling(folder, modules[1].get("path")) if len(modules) > 1 else "mean"
     return {"pooling": pooling, "normalized": "Normalize" in kinds}
 
 
+def _kinds(folder: ModelFolder) -> list[str]:
+    return [str(each.get("type", "")).rpartition(".")[2] for each in folder.modules()]
+
+
+def _module_files(folder: ModelFolder) -> list[tuple[str, str]]:
+    """Return the kind and the config of each module that has one in a subfolder."""
+    paths = [each.get("path") for each in folder.modules()]
+    return [
+        (kind, f"{path}/config.json")
+        for kind, path in zip(_kinds(folder), paths, strict=True)
+        if kind in MODULE_FILES and isinstance(path, str) and re.fullmatch(_SUBFOLDER, path)
+    ]
+
+
 def _pooling(folder: ModelFolder, path: Any) -> str:
     """Return the pooling that the config in a folder's subfolder names."""
-    if not (isinstance(path, str) and re.fullmatch(r"\w[\w.-]*", path)):
+    if not (isinstance(path, str) and re.fullmatch(_SUBFOLDER, path)):
         raise ConfigError(f"The pooling of {folder.path} must be in a subfolder. Its path is {path!r}.")
     name = f"{path}/config.json"
     if not (folder.path / name).is_file():
         raise RunError(f"{folder.path} lacks {name}, which modules.json names. Fetch the folder again.")
     settings = folder.json(name)
-    flags = {name: value for name, value in settings.items() if name.startswith("pooling_mode_")}
     mode = settings.get("pooling_mode")
-    modes = mode if isinstance(mode, list) else [] if mode is None else [mode]
-    on = [flag for flag, value in flags.items() if value is not False]
-    known = [_FLAGS.get(flag) for flag in on if flags[flag] is True]
-    known += [_MODES.get(each) for each in modes if isinstance(each, str)]
-    if len(known) != len(on) + len(modes) or len(known) > 1 or None in known:
+    if mode is None:  # the older flags, which it replaces
+        flags = {name: value for name, value in settings.items() if name.startswith("pooling_mode_")}
+        modes: list[Any] = [flag for flag, value in flags.items() if value is not False]
+        known = [_FLAGS.get(flag) if flags[flag] is True else None for flag in modes]
+    else:
+        modes = mode if isinstance(mode, list) else [mode]
+        known = [_MODES.get(each) if isinstance(each, str) else None for each in modes]
+    if len(known) > 1 or None in known or (mode is not None and not known):
         raise ConfigError(
-            f"The pooling of {folder.path} is {', '.join(map(str, [*on, *modes]))} in {name}. One of "
+            f"The pooling of {folder.path} is {', '.join(map(str, modes))} in {name}. One of "
             f"{', '.join(_MODES)} can be read."
         )
     return str(known[0]) if known else "mean"

@@ -62,10 +62,10 @@ class AdaptedStart(EncoderStart):
 
 
 def encoder_start(path: str | Path) -> EncoderStart:
-    """Return the pretrained encoder in a folder, or in a run that went on with its training."""
+    """Return the encoder of texts in a folder, or in a run that went on with its training."""
     place = Path(path)
     saved = place.suffix == ".keras" or (place / "model.keras").is_file()
-    return AdaptedStart(path) if saved else PretrainedStart(path)
+    return AdaptedStart(path) if saved else PretrainedStart(path, vectors=True)
 
 
 def token_starting_point(path: Any) -> EncoderStart:

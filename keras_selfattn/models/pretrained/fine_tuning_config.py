@@ -7,7 +7,7 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count, check_share
 from keras_selfattn.models.model_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
 
-HIDDEN_HEADS = (None, "tanh", "relu", "gelu")
+HIDDEN_HEADS = (None, "tanh", "relu", "gelu", "gelu_tanh", "silu")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class FineTunedConfig(FineTuningConfig):
     Args:
         head_dropout: dropout rate in [0, 1) of a text's vector before the output layer.
         hidden_head: activation of a hidden layer between a text's vector and the output layer, as wide as the
-            vector: "tanh", "relu" or "gelu"; None for no such layer.
+            vector: "tanh", "relu", "gelu", "gelu_tanh" (its approximation) or "silu"; None for no such layer.
         hidden_bias: False if the hidden layer has no bias.
         hidden_norm: True for a normalisation after the hidden layer, with a shift if `norm_shift` says so.
         hidden_dropout: dropout rate in [0, 1) of a text's vector before the hidden layer.
@@ -124,7 +124,7 @@ class FineTunedConfig(FineTuningConfig):
     """
 
     training_span: int = 128
-    hidden_head: Literal["tanh", "relu", "gelu"] | None = None
+    hidden_head: Literal["tanh", "relu", "gelu", "gelu_tanh", "silu"] | None = None
     hidden_bias: bool = True
     hidden_norm: bool = False
     hidden_dropout: float = 0.0

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_settings
@@ -71,7 +72,7 @@ class PretrainedPieces(FineTuning):
             x = keras.layers.Dropout(config.hidden_dropout, dtype=policy, name="hidden_dropout")(x)
             hidden = keras.layers.Dense(
                 config.width,
-                config.hidden_head,
+                ACTIVATIONS.get(config.hidden_head, config.hidden_head),
                 use_bias=config.hidden_bias,
                 dtype=policy,
                 name="hidden_head",

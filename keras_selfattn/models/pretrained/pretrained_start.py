@@ -175,14 +175,15 @@ class PretrainedStart(EncoderStart):
     Args:
         path: its folder, as for `TextEncoder`.
         kind: the config of the model that begins with it.
+        vectors: True if the vectors of texts are wanted, and a folder whose outputs are others is refused.
 
     Raises:
         RunError, ConfigError: as `TextEncoder` does.
     """
 
-    def __init__(self, path: Any, kind: Kind = FineTunedConfig) -> None:
+    def __init__(self, path: Any, kind: Kind = FineTunedConfig, *, vectors: bool = False) -> None:
         self._folder = ModelFolder(path)
-        self._family, config, tokenizer = read_config(self._folder)
+        self._family, config, tokenizer = read_config(self._folder, vectors=vectors)
         guessing = _guessing(self._family, config, self._folder.config) if kind is MaskedPiecesConfig else {}
         super().__init__(path, kind, config, tokenizer, guessing)
         self._head: FolderHead | ConfigError | None = None

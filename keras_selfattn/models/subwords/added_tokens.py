@@ -148,14 +148,20 @@ def all_tokens(
     for token in declared.extra:
         if token["content"] not in added.tokens:
             added.add(token, declared.path)
-    return {name: token and token["content"] for name, token in named.items()}
+    return {name: None if token is None else token["content"] for name, token in named.items()}
 
 
 def token_of(found: Any, *, special: bool = False) -> dict[str, Any]:
-    """Return a token as in `tokenizer.json`, from a text or an object."""
+    """Return a token as in `tokenizer.json`, from a text or an object, without an id."""
     if isinstance(found, str):
         found = {"content": found}
-    token = {name: each for name, each in found.items() if name in ("content", *FLAGS)}
+    token = {name: each for name, each in found.items() if name not in ("id", "__type")}
+    unknown = token.keys() - {"content", *FLAGS}
+    if unknown:
+        raise ConfigError(
+            f"the added token {token.get('content')!r} has the field {min(unknown)!r}. Known are "
+            f"{', '.join(FLAGS)}."
+        )
     return {**token, "special": True} if special else token
 
 

@@ -81,8 +81,10 @@ def described(
         fields = {ours: f"{theirs}_token" for ours, theirs in _NAMES.items()}
         found = {ours: names.get(field) or defaults[field] for ours, field in fields.items()}
         parts = dict(file) if chosen.of_file else _built(chosen, pieces, config, found, added.ids)
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        if str(folder) in str(error):
+            raise
+        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
     parts |= {"added_tokens": list(added.tokens.values()), "truncation": file.get("truncation")}
@@ -156,8 +158,8 @@ def warn_of_difference(
         if differences:
             warn_user(
                 f"{folder}: {'; '.join(differences)}. It is read as in transformers 5, whose {name} makes "
-                f"the tokenizer of {CONFIG} and its own defaults; the package tokenizers, and servers that use "
-                f"it, take {TOKENIZER}. Make the two files agree."
+                f"the tokenizer of {CONFIG} and its own defaults; the package tokenizers, and servers "
+                f"that use it, take {TOKENIZER}. Make the two files agree."
             )
 
 

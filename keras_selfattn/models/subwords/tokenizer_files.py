@@ -11,12 +11,34 @@ TOKENIZER, CONFIG, MODEL = "tokenizer.json", "tokenizer_config.json", "config.js
 TEMPLATES = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
 
 
+# Fields of the parts of `tokenizer.json`, by their types.
+_FIELDS = {
+    "BertNormalizer": ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase"),
+    "BertPreTokenizer": (),
+    "ByteLevel": ("add_prefix_space", "trim_offsets", "use_regex"),
+    "Lowercase": (),
+    "NFC": (),
+    "Sequence": ("normalizers", "pretokenizers", "processors"),
+    "WordPiece": ("vocab", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"),
+    "BPE": (
+        *("vocab", "merges", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"),
+        *("dropout", "fuse_unk", "byte_fallback", "ignore_merges"),
+    ),
+    "TemplateProcessing": ("single", "pair", "special_tokens"),
+    "BertProcessing": ("cls", "sep"),
+    "RobertaProcessing": ("cls", "sep", "trim_offsets", "add_prefix_space"),
+}
+
+
 def part_of(path: Path, found: Mapping[str, Any], name: str, *supported: str) -> dict[str, Any]:
-    """Return a part of the tokenizer, which must be of a supported kind."""
+    """Return a part of the tokenizer, which must be of a supported kind, with known fields."""
     part = found.get(name)
     kind = part.get("type") if isinstance(part, dict) else part
     if not isinstance(part, dict) or kind not in supported:
         raise ConfigError(f"{path}: `{name}` is {kind!r}; supported: {', '.join(map(repr, supported))}.")
+    unknown = part.keys() - {"type", *_FIELDS[kind]}
+    if unknown:
+        raise ConfigError(f"{path}: `{min(unknown)}` of `{name}` is not a known field of {kind!r}.")
     return part
 
 

@@ -88,7 +88,7 @@ def _read(
     path: Path, found: Mapping[str, Any], special: Mapping[str, Any], max_tokens: int
 ) -> tuple[WordPieceSettings, list[str]]:
     """Return the settings and the vocabulary of a tokenizer in the form of `tokenizer.json`."""
-    normalizer = part_of(path, found, "normalizer", "BertNormalizer")
+    normal = _normalizer(path, found)
     part_of(path, found, "pre_tokenizer", "BertPreTokenizer")
     model = model_of(path, found, "WordPiece")
     processor = part_of(path, found, "post_processor", *TEMPLATES)
@@ -100,10 +100,31 @@ def _read(
     ids = {**model["vocab"], **added}
     names = special_names(special, ids) | template(path, processor, ids)
     names |= {ours: model[theirs] for ours, theirs in _MODEL.items() if theirs in model}
-    normal = {name: normalizer[name] for name in _NORMALIZER if name in normalizer}
     late = tuple(token["content"] for token in listed if token.get("normalized"))
     settings = WordPieceSettings(max_tokens, added_tokens=added, normalized_tokens=late, **normal, **names)
     return settings, vocabulary
+
+
+def _normalizer(path: Path, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of BERT's normaliser; others that fold the case may stand before or after it."""
+    part = part_of(path, found, "normalizer", "BertNormalizer", "Sequence")
+    parts = part["normalizers"] if part["type"] == "Sequence" else [part]
+    kinds = [each["type"] for each in parts]
+    if kinds.count("BertNormalizer") != 1 or set(kinds) - {"BertNormalizer", "Lowercase"}:
+        raise ConfigError(
+            f"{path}: `normalizer` is a sequence of {', '.join(map(repr, kinds)) or 'nothing'}; supported: "
+            "one 'BertNormalizer', and 'Lowercase' beside it."
+        )
+    parts = [part_of(path, {"normalizer": each}, "normalizer", each["type"]) for each in parts]
+    bert = next(each for each in parts if each["type"] == "BertNormalizer")
+    normal = {name: bert[name] for name in _NORMALIZER if name in bert}
+    if "Lowercase" in kinds:
+        accents = normal.get("strip_accents")
+        normal |= {
+            "strip_accents": normal.get("lowercase", True) if accents is None else accents,
+            "lowercase": True,
+        }
+    return normal
 
 
 def _vocabulary(folder: Path) -> dict[str, Any]:
@@ -121,8 +142,8 @@ def _vocabulary(folder: Path) -> dict[str, Any]:
     if len(ids) < len(lines):
         twice = next(piece for number, piece in enumerate(lines) if ids[piece] != number)
         raise ConfigError(
-            f"{path}: the pieces must all be different. Received {twice!r} as number {lines.index(twice)} and "
-            f"as number {ids[twice]}."
+            f"{path}: the pieces must all be different. Received {twice!r} as number {lines.index(twice)}, "
+            f"and as number {ids[twice]}."
         )
     return {"path": path, "vocab": ids}
 

@@ -1,0 +1,421 @@
+"""The fields of the files of a model's folder: those that are read, those without effect, those refused.
+
+`docs/folders.md` holds these tables, too. A field that is not in one is refused, or warned of, as its table
+says.
+
+Reference: transformers 5 and sentence-transformers 6, which write and read these files.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from keras_selfattn.errors import ConfigError
+
+READ, NO_EFFECT, REFUSED = "read", "without effect", "refused"
+
+
+def _unset(value: Any) -> bool:
+    return value is None or value is False or value in ({}, [], "")
+
+
+def _among(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: any(type(value) is type(each) and value == each for each in values)
+
+
+def _of_text(value: Any) -> bool:
+    """Return True for the modality of a model whose outputs are the vectors of a text's tokens."""
+    wanted = {"method": "forward", "method_output_name": "last_hidden_state"}
+    if not isinstance(value, Mapping) or set(value) != {"text"} or not isinstance(value["text"], Mapping):
+        return False
+    found = {**value["text"]}
+    if found.get("method_output_name") in (["last_hidden_state"], "last_hidden_state"):
+        found["method_output_name"] = "last_hidden_state"
+    return found == wanted
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Fields of a file that are treated alike.
+
+    Args:
+        names: of the fields; one that begins with "*" is any with that ending.
+        effect: "read", "without effect" or "refused".
+        why: the reason, or what the field sets.
+        unless: of refused ones, returns True for a value that changes nothing.
+        of_vectors: True if they are refused only where the vectors of texts are wanted, not in a start of a
+            training or in a classifier.
+    """
+
+    names: tuple[str, ...]
+    effect: Literal["read", "without effect", "refused"]
+    why: str
+    unless: Callable[[Any], bool] = _unset
+    of_vectors: bool = False
+
+    def hold(self, name: str) -> bool:
+        """Return True for a name that is one of these."""
+        return any(name.endswith(each[1:]) if each[0] == "*" else name == each for each in self.names)
+
+
+@dataclass(frozen=True)
+class FileFields:
+    """The fields of a file.
+
+    Args:
+        file: its name.
+        fields: all that are known.
+        unknown: for other fields, "refused", or "warned" of in one line.
+    """
+
+    file: str
+    fields: tuple[Fields, ...]
+    unknown: Literal["refused", "warned"] = "refused"
+
+    def unknown_names(self, found: Mapping[str, Any]) -> list[str]:
+        """Return the names of fields that are in no row."""
+        return [name for name in found if not any(each.hold(name) for each in self.fields)]
+
+    def check(self, found: Mapping[str, Any], place: str, *, vectors: bool) -> list[str]:
+        """Return unknown fields that are to be warned of.
+
+        Args:
+            found: the content of the file.
+            place: the file, for messages.
+            vectors: True if the vectors of texts are wanted.
+
+        Raises:
+            ConfigError: for a field that is refused.
+        """
+        for name, value in found.items():
+            row = next((each for each in self.fields if each.hold(name)), None)
+            wanted = row is not None and row.effect == REFUSED and (vectors or not row.of_vectors)
+            if row is not None and wanted and not row.unless(value):
+                raise ConfigError(f"{place}: `{name}` is {_short(value)}. This cannot be read: {row.why}.")
+        unknown = self.unknown_names(found)
+        if unknown and self.unknown == "refused":
+            raise ConfigError(
+                f"{place}: `{unknown[0]}` is not a known field, and could change the outputs. Known are "
+                f"{', '.join(name for each in self.fields for name in each.names)}."
+            )
+        return unknown
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:77]}…"
+
+
+def _fields(effect: Any, names: str, why: str, unless: Any = _unset, of_vectors: bool = False) -> Fields:
+    return Fields(tuple(names.split()), effect, why, unless, of_vectors)
+
+
+_OF_ALL = (
+    _fields(READ, "model_type architectures", "the family, and whether it is a classifier"),
+    _fields(READ, "vocab_size max_position_embeddings pad_token_id", "sizes of the tables, id of padding"),
+    _fields(READ, "id2label num_labels problem_type", "labels of a classifier"),
+    _fields(READ, "tokenizer_class", "if `tokenizer_config.json` names no class"),
+    _fields(READ, "tie_word_embeddings", "false: the head for hidden tokens is learned anew"),
+    _fields(REFUSED, "is_decoder add_cross_attention is_encoder_decoder", "only encoders can be read"),
+    _fields(REFUSED, "quantization_config", "the weights must be floating-point numbers"),
+    _fields(REFUSED, "auto_map", "the model is computed by code of its own, in the folder or elsewhere"),
+    _fields(REFUSED, "pruned_heads", "all blocks must have the same number of heads"),
+    _fields(NO_EFFECT, "dtype torch_dtype", "weights in half precision are computed in float32"),
+    _fields(
+        NO_EFFECT,
+        "_name_or_path _commit_hash name_or_path transformers_version transformers.js_config label2id "
+        "sentence_transformers finetuning_task task_specific_params model_max_length language",
+        "where the model comes from, and notes",
+    ),
+    _fields(
+        NO_EFFECT,
+        "use_cache return_dict output_attentions output_hidden_states chunk_size_feed_forward torchscript "
+        "attn_implementation _attn_implementation _attn_implementation_autoset _attn_implementation_internal "
+        "gradient_checkpointing use_bfloat16 xla_device output_past reference_compile",
+        "how it is computed, not what",
+    ),
+    _fields(
+        NO_EFFECT,
+        "bos_token_id eos_token_id cls_token_id sep_token_id mask_token_id unk_token_id",
+        "ids are those of the tokenizer",
+    ),
+    _fields(
+        NO_EFFECT, "initializer_range initializer_cutoff_factor initializer_factor", "of untrained weights"
+    ),
+    _fields(
+        NO_EFFECT,
+        "bad_words_ids begin_suppress_tokens cross_attention_hidden_size decoder_start_token_id "
+        "diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
+        "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty max_length "
+        "min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix "
+        "remove_invalid_values repetition_penalty return_dict_in_generate suppress_tokens temperature "
+        "tf_legacy_loss tie_encoder_decoder top_k top_p typical_p",
+        "of models that write texts",
+    ),
+    _fields(
+        NO_EFFECT,
+        "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
+        "pooler_type cell emb_size pre_trained structure training embedding_size summary_type "
+        "summary_use_proj summary_activation summary_first_dropout summary_last_dropout "
+        "summary_proj_to_labels qa_dropout",
+        "of other heads and other software",
+    ),
+)
+_SIZES = (
+    _fields(
+        READ, "hidden_size num_hidden_layers num_attention_heads intermediate_size", "sizes of the blocks"
+    ),
+    _fields(READ, "hidden_act layer_norm_eps", "the activation, and the epsilon of normalisations"),
+    _fields(READ, "hidden_dropout_prob attention_probs_dropout_prob classifier_dropout", "in training alone"),
+)
+_TYPES = _fields(READ, "type_vocab_size", "rows of the table of token types")
+_ABSOLUTE = _fields(
+    REFUSED, "position_embedding_type", 'only "absolute" positions can be read', _among("absolute", None)
+)
+_FAMILIES: Mapping[str, tuple[Fields, ...]] = {
+    "bert": (*_SIZES, _TYPES, _ABSOLUTE),
+    "roberta": (*_SIZES, _TYPES, _ABSOLUTE),
+    "electra": (*_SIZES, _TYPES, _ABSOLUTE, _fields(READ, "embedding_size", "features of the tables")),
+    "mpnet": (
+        *_SIZES,
+        _ABSOLUTE,
+        _fields(READ, "relative_attention_num_buckets", "must be 32, as it is in transformers"),
+        _fields(NO_EFFECT, "type_vocab_size", "this family has no token types"),
+    ),
+    "distilbert": (
+        _fields(READ, "dim n_layers n_heads hidden_dim activation", "sizes of the blocks, the activation"),
+        _fields(READ, "hidden_size num_hidden_layers num_attention_heads", "other names of the first three"),
+        _fields(READ, "dropout attention_dropout seq_classif_dropout", "in training alone"),
+        _fields(
+            NO_EFFECT, "sinusoidal_pos_embds tie_weights_", "the table of positions is among the weights"
+        ),
+        _ABSOLUTE,
+    ),
+    "modernbert": (
+        _fields(
+            READ, "hidden_size num_hidden_layers num_attention_heads intermediate_size", "sizes of the blocks"
+        ),
+        _fields(
+            READ, "hidden_activation norm_eps norm_bias attention_bias mlp_bias", "of the blocks' layers"
+        ),
+        _fields(
+            READ,
+            "global_attn_every_n_layers local_attention layer_types global_rope_theta local_rope_theta "
+            "rope_parameters rope_scaling",
+            "windows and rotary positions; only the rope_type default",
+        ),
+        _fields(READ, "classifier_pooling classifier_bias classifier_activation", "of a classifier"),
+        _fields(READ, "embedding_dropout attention_dropout classifier_dropout", "in training alone"),
+        _fields(REFUSED, "sliding_window", "give `local_attention`, which is twice as much", _among(None)),
+        _fields(
+            NO_EFFECT,
+            "mlp_dropout decoder_bias deterministic_flash_attn sparse_prediction sparse_pred_ignore_index "
+            "repad_logits_with_grad layer_norm_eps position_embedding_type",
+            "of training, of kernels, or not of this family",
+        ),
+    ),
+}
+
+
+def config_fields(family: str) -> FileFields:
+    """Return the fields of a family's `config.json`."""
+    # Those of the family first: a name can have no effect in the others.
+    return FileFields("config.json", (*_FAMILIES[family], *_OF_ALL), "warned")
+
+
+_TOKENIZER_CONFIG = FileFields(
+    "tokenizer_config.json",
+    (
+        _fields(READ, "tokenizer_class", "decides which file is read; one that is not known is refused"),
+        _fields(
+            READ,
+            "do_lower_case strip_accents tokenize_chinese_chars",
+            "by the classes of BERT and MPNet; others take `tokenizer.json`",
+        ),
+        _fields(READ, "add_prefix_space", "by RoBERTa's class; others take `tokenizer.json`"),
+        _fields(READ, "model_max_length max_len", "texts are cut there, unless `max_seq_length` is set"),
+        _fields(
+            READ,
+            "added_tokens_decoder additional_special_tokens extra_special_tokens",
+            "added tokens; an id must be that which the token has",
+        ),
+        _fields(REFUSED, "truncation_side", "texts are cut at the end", _among("right", None)),
+        _fields(REFUSED, "split_special_tokens", "special tokens in a text are tokens"),
+        _fields(
+            REFUSED,
+            "fast_tokenizer_files",
+            "only `tokenizer.json` is read",
+            _among(None, [], ["tokenizer.json"]),
+        ),
+        _fields(REFUSED, "auto_map", "the tokenizer is code of its own"),
+        _fields(
+            REFUSED,
+            "do_basic_tokenize never_split",
+            "with `vocab.txt` alone; `tokenizer.json` does not need them",
+            lambda _: True,  # the reader of vocab.txt refuses them
+        ),
+        _fields(NO_EFFECT, "padding_side pad_to_multiple_of pad_token_type_id", "padding affects no vector"),
+        _fields(
+            NO_EFFECT,
+            "max_length stride truncation truncation_strategy padding return_tensors clean_text "
+            "wordpieces_prefix trim_offsets errors legacy from_slow use_fast add_bos_token add_eos_token "
+            "return_token_type_ids",
+            "transformers 5 does not read them here",
+        ),
+        _fields(
+            NO_EFFECT,
+            "name_or_path tokenizer_file special_tokens_map_file vocab_file merges_file processor_class "
+            "backend is_local local_files_only files_loaded verbose model_input_names init_inputs "
+            "clean_up_tokenization_spaces chat_template _commit_hash transformers_version "
+            "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
+            "notes, and settings of other calls",
+        ),
+        _fields(READ, "*_token", "special tokens; any name that ends so"),
+    ),
+    "warned",
+)
+_TOKENIZER = FileFields(
+    "tokenizer.json",
+    (
+        _fields(READ, "model", "WordPiece, or BPE of bytes"),
+        _fields(
+            READ,
+            "normalizer pre_tokenizer post_processor added_tokens",
+            "if the class takes the file; the parts of other tokenizers are refused",
+        ),
+        _fields(READ, "truncation", "its direction alone, which must be Right"),
+        _fields(NO_EFFECT, "version padding decoder", "of no ids"),
+    ),
+)
+_SPECIAL_MAP = FileFields(
+    "special_tokens_map.json",
+    (
+        _fields(
+            READ,
+            "*_token additional_special_tokens extra_special_tokens",
+            "unless `tokenizer_config.json` has `added_tokens_decoder`",
+        ),
+    ),
+)
+_MODULE = FileFields(
+    "modules.json",
+    (
+        _fields(
+            READ, "type path", "Transformer, Pooling, then any of Normalize and Dropout; others are refused"
+        ),
+        _fields(REFUSED, "kwargs", "a module's own arguments are not read"),
+        _fields(NO_EFFECT, "idx name", "the order is that of the list"),
+    ),
+)
+_SENTENCE = FileFields(
+    "sentence_bert_config.json",
+    (
+        _fields(READ, "max_seq_length", "texts are cut there"),
+        _fields(READ, "do_lower_case", "true: texts are lowercased first"),
+        _fields(
+            REFUSED,
+            "transformer_task",
+            "only the vectors of tokens are read, not the outputs of a head",
+            _among("feature-extraction", None),
+            True,
+        ),
+        _fields(
+            REFUSED,
+            "modality_config",
+            "its one modality must be text, and its output the `last_hidden_state` of `forward`",
+            lambda value: value is None or _of_text(value),
+            True,
+        ),
+        _fields(
+            REFUSED,
+            "module_output_name",
+            'it must be "token_embeddings"',
+            _among("token_embeddings", None),
+            True,
+        ),
+        _fields(REFUSED, "processing_kwargs", "the tokenizer is called with other arguments"),
+        _fields(
+            REFUSED, "query_length document_length query_expansion", "queries are not told from documents"
+        ),
+        _fields(
+            REFUSED,
+            "model_args model_kwargs tokenizer_args processor_kwargs config_args config_kwargs",
+            "arguments of the loading",
+            lambda value: value is None or (isinstance(value, Mapping) and set(value) <= _HARMLESS),
+        ),
+        _fields(REFUSED, "tokenizer_name_or_path", "the tokenizer is elsewhere"),
+        _fields(NO_EFFECT, "unpad_inputs", "how it is computed, not what"),
+    ),
+)
+_HARMLESS = frozenset({"trust_remote_code", "attn_implementation", "dtype", "torch_dtype", "use_safetensors"})
+_SENTENCE_TRANSFORMERS = FileFields(
+    "config_sentence_transformers.json",
+    (
+        _fields(READ, "prompts default_prompt_name", "a default prompt that is not empty is refused"),
+        _fields(READ, "truncate_dim", "refused if it is less than the vectors have: they are not cut"),
+        _fields(
+            REFUSED,
+            "model_type",
+            'it must be "SentenceTransformer", whose outputs are vectors of texts',
+            _among("SentenceTransformer", None),
+            True,
+        ),
+        _fields(NO_EFFECT, "similarity_fn_name", "how vectors are compared"),
+        _fields(
+            NO_EFFECT, "__version__ requirements activation_fn num_labels", "versions; of cross-encoders"
+        ),
+    ),
+    "warned",
+)
+_POOLING = FileFields(
+    "1_Pooling/config.json",
+    (
+        _fields(READ, "pooling_mode", '"mean", "cls" or "max"'),
+        _fields(
+            READ,
+            "pooling_mode_mean_tokens pooling_mode_cls_token pooling_mode_max_tokens",
+            "older names; `pooling_mode` wins",
+        ),
+        _fields(
+            READ,
+            "pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken",
+            "refused if true",
+        ),
+        _fields(NO_EFFECT, "include_prompt", "there is no prompt"),
+        _fields(NO_EFFECT, "embedding_dimension word_embedding_dimension", "known from the model"),
+    ),
+)
+_NORMALIZE = FileFields(
+    "2_Normalize/config.json",
+    (
+        _fields(
+            REFUSED,
+            "module_input_name module_output_name",
+            "only the vector of a text is normalised",
+            _among("sentence_embedding", None),
+        ),
+    ),
+    "warned",
+)
+_DROPOUT = FileFields(
+    "3_Dropout/config.json", (_fields(NO_EFFECT, "dropout", "acts in training alone"),), "warned"
+)
+MODULE_FILES: Mapping[str, FileFields] = {"Pooling": _POOLING, "Normalize": _NORMALIZE, "Dropout": _DROPOUT}
+"""Fields of the config of each module, by its kind."""
+MODULES = _MODULE
+SENTENCE = _SENTENCE
+FILES: tuple[FileFields, ...] = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, _SENTENCE_TRANSFORMERS)
+"""Files that have one name."""
+
+
+def all_tables() -> list[tuple[str, Collection[Fields]]]:
+    """Return the rows of each file, with its name, as `docs/folders.md` has them."""
+    found: list[tuple[str, Collection[Fields]]] = [("config.json, all families", _OF_ALL)]
+    shared = {id(row) for row in (*_SIZES, _ABSOLUTE)}
+    found.append(("config.json, BERT, ELECTRA, MPNet and RoBERTa", (*_SIZES, _TYPES, _ABSOLUTE)))
+    for family in ("electra", "mpnet", "distilbert", "modernbert"):
+        own = [row for row in _FAMILIES[family] if id(row) not in shared and row is not _TYPES]
+        found.append((f"config.json, {family} also", own))
+    files = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, _MODULE, _SENTENCE, _SENTENCE_TRANSFORMERS)
+    files += (_POOLING, _NORMALIZE, _DROPOUT)
+    return [*found, *((each.file, each.fields) for each in files)]
