@@ -473,6 +473,206 @@ def test_modules_that_cannot_be_read_are_refused(tmp_path, files, message):
         models.TextEncoder(start=write_folder(tmp_path / "m", **files))
 
 
+POOLED = [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "1_Pooling"}]
+SENTENCE = "sentence_bert_config__json"
+OF_SENTENCES = "config_sentence_transformers__json"
+SCORES = {"text": {"method": "forward", "method_output_name": "logits"}}
+TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {SENTENCE: {"modality_config": SCORES}},
+            r"sentence_bert_config.json: `modality_config` is .*logits",
+        ),
+        ({SENTENCE: {"modality_config": {**TOKENS, "message": TOKENS["text"]}}}, "`modality_config` is"),
+        ({SENTENCE: {"module_output_name": "scores"}}, "`module_output_name` is 'scores'"),
+        ({SENTENCE: {"transformer_task": "sequence-classification"}}, "`transformer_task` is 'sequence-"),
+        (
+            {SENTENCE: {"processing_kwargs": {"text": {"max_length": 3}}}},
+            "`processing_kwargs` is .* arguments",
+        ),
+        ({SENTENCE: {"tokenizer_args": {"do_lower_case": False}}}, "`tokenizer_args` is"),
+        ({SENTENCE: {"query_length": 32}}, "`query_length` is 32"),
+        ({SENTENCE: {"new_field": 1}}, "`new_field` is not a known field, and could change the outputs"),
+        (
+            {OF_SENTENCES: {"truncate_dim": 4}},
+            "`truncate_dim` is 4, and the vectors have 8 features.*Normalize",
+        ),
+        ({OF_SENTENCES: {"truncate_dim": "8"}}, "`truncate_dim` is '8'"),
+        ({OF_SENTENCES: {"model_type": "CrossEncoder"}}, "`model_type` is 'CrossEncoder'"),
+        ({OF_SENTENCES: {"model_type": "SparseEncoder"}}, "`model_type` is 'SparseEncoder'"),
+        ({"tokenizer_config__json": {"truncation_side": "left"}}, "`truncation_side` is 'left'"),
+        ({"tokenizer_config__json": {"split_special_tokens": True}}, "`split_special_tokens` is True"),
+        (
+            {"tokenizer_config__json": {"fast_tokenizer_files": ["tokenizer.4.0.json"]}},
+            "`fast_tokenizer_files`",
+        ),
+        ({"tokenizer_config__json": {"auto_map": {"AutoTokenizer": ["a.B", None]}}}, "`auto_map` is"),
+        ({"tokenizer_config__json": {"tokenizer_class": "BertJapaneseTokenizer"}}, "'BertJapaneseTokenizer'"),
+        ({"special_tokens_map__json": {"do_lower_case": False}}, "`do_lower_case` is not a known field"),
+        ({"tokenizer__json": {"added": []}}, "`added` is not a known field"),
+        ({"adapter_config__json": {}}, r"holds an adapter \(adapter_config.json\)"),
+        ({"modules__json": [{**POOLED[0], "kwargs": ["task"]}]}, r"modules.json: `kwargs` is \['task'\]"),
+        (
+            {"modules__json": POOLED, "1_Pooling/config__json": {"pooling_mode_new": False}},
+            "1_Pooling/config.json: `pooling_mode_new` is not a known field",
+        ),
+        (
+            {
+                "modules__json": [*POOLED, {"type": "a.Normalize", "path": "2_Normalize"}],
+                "1_Pooling/config__json": {},
+                "2_Normalize/config__json": {"module_input_name": "token_embeddings"},
+            },
+            "2_Normalize/config.json: `module_input_name` is 'token_embeddings'",
+        ),
+    ],
+)
+def test_fields_that_would_change_the_vectors_are_refused_by_name(tmp_path, files, message):
+    with pytest.raises(ConfigError, match=message):
+        models.TextEncoder(start=write_folder(tmp_path / "m", **files))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quantization_config": {"bits": 8}}, "config.json: `quantization_config` is"),
+        ({"auto_map": {"AutoModel": "a.B"}}, "config.json: `auto_map` is .* code of its own"),
+        ({"pruned_heads": {"0": [1]}}, "config.json: `pruned_heads` is"),
+        ({"is_encoder_decoder": True}, "`is_encoder_decoder` is True"),
+    ],
+)
+def test_fields_of_the_model_that_are_refused_are_named(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message):
+        models.TextEncoder(start=write_folder(tmp_path / "m", {**BERT, **change}))
+
+
+def test_distilberts_sizes_have_two_names(tmp_path):
+    """The number of heads shows in no weight."""
+    other = {"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"}
+    config = {other.get(name, name): value for name, value in DISTILBERT.items()}
+    tensors = weights_of(DISTILBERT)
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors))
+    assert (model.config.num_heads, model.config.num_layers) == (2, 2)
+    with pytest.raises(ConfigError, match="n_heads is 2 in config.json, and num_attention_heads, its other"):
+        models.TextEncoder(
+            start=write_folder(tmp_path / "m", {**DISTILBERT, "num_attention_heads": 4}, tensors)
+        )
+
+
+def test_a_window_of_modernbert_by_another_name_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="`sliding_window` is 3.*`local_attention`, which is twice as much"):
+        models.TextEncoder(start=write_folder(tmp_path / "m", {**MODERNBERT, "sliding_window": 3}))
+
+
+# Notes and settings that folders have, and that change no vector.
+NOTES = {
+    **{name: value for name, value in BERT.items()},
+    "_name_or_path": "a",
+    "architectures": ["BertModel"],
+    "auto_map": None,
+    "classifier_dropout": None,
+    "directionality": "bidi",
+    "dtype": "float32",
+    "gradient_checkpointing": False,
+    "id2label": {"0": "LABEL_0"},
+    "initializer_range": 0.02,
+    "label2id": {"LABEL_0": 0},
+    "output_hidden_states": True,
+    "pooler_fc_size": 768,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+    "task_specific_params": None,
+    "torch_dtype": "float16",
+    "transformers_version": "4.8.2",
+    "use_cache": True,
+}
+QUIET = {
+    "tokenizer_config__json": {
+        "do_lower_case": True,
+        "unk_token": "[UNK]",
+        "model_max_length": 1000000000000000019884624838656,
+        "name_or_path": "a",
+        "special_tokens_map_file": None,
+        "tokenize_chinese_chars": True,
+        "strip_accents": None,
+        "tokenizer_class": "BertTokenizer",
+        "never_split": None,
+        "do_basic_tokenize": True,
+        "clean_up_tokenization_spaces": True,
+        "truncation_side": "right",
+        "padding_side": "right",
+    },
+    SENTENCE: {
+        "max_seq_length": None,
+        "do_lower_case": False,
+        "modality_config": TOKENS,
+        "unpad_inputs": True,
+    },
+    OF_SENTENCES: {
+        "__version__": {"sentence_transformers": "6.2.0"},
+        "default_prompt_name": "query",
+        "model_type": "SentenceTransformer",
+        "prompts": {"query": "", "document": ""},
+        "similarity_fn_name": "cosine",
+        "truncate_dim": 8,
+    },
+    "special_tokens_map__json": {"cls_token": "[CLS]", "pad_token": {"content": "[PAD]", "lstrip": False}},
+    "modules__json": [
+        *({**each, "idx": place, "name": str(place)} for place, each in enumerate(POOLED)),
+        {"type": "a.Normalize", "path": "2_Normalize"},
+        {"type": "a.Dropout", "path": "3_Dropout"},
+        {"type": "a.Normalize", "path": "4_Normalize"},
+    ],
+    "1_Pooling/config__json": {
+        "word_embedding_dimension": 8,
+        "pooling_mode": "cls",
+        "pooling_mode_mean_tokens": True,
+        "include_prompt": True,
+    },
+    "2_Normalize/config__json": {"module_input_name": "sentence_embedding", "module_output_name": None},
+    "3_Dropout/config__json": {"dropout": 0.5},
+}
+
+
+def test_fields_without_effect_change_nothing_and_are_not_spoken_of(tmp_path):
+    tensors = weights_of(BERT)
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", NOTES, tensors, **QUIET))
+    assert (model.config.pooling, model.config.normalized, model.config.max_tokens) == ("first", True, 16)
+    first = hidden_states(BERT, tensors, ROWS[0])[0]
+    np.testing.assert_allclose(
+        model.predict(TEXTS[:1], verbose=0)[0], first / np.linalg.norm(first), atol=2e-5
+    )
+
+
+def test_fields_that_nobody_knows_are_named_in_one_line(tmp_path):
+    files = {"tokenizer_config__json": {"b_field": 1}, OF_SENTENCES: {"c_field": 2}}
+    folder = write_folder(tmp_path / "m", {**BERT, "a_field": 0}, **files)
+    with pytest.warns(UserWarning, match="fields that are not known") as caught:
+        models.TextEncoder(start=folder)
+    message = str(caught[0].message)
+    assert len(caught) == 1
+    assert "a_field of config.json, b_field of tokenizer_config.json, c_field of config_sentence" in message
+
+
+def test_a_cross_encoder_can_still_begin_a_training(tmp_path):
+    """Its vectors mean nothing, but its encoder is one."""
+    files = {SENTENCE: {"modality_config": SCORES}, OF_SENTENCES: {"model_type": "CrossEncoder"}}
+    folder = write_folder(tmp_path / "m", **files)
+    assert models.TextClassifier(start=folder).config.pooling == "mean"
+
+
+def test_case_is_folded_before_a_tokenizer_that_keeps_it(tmp_path):
+    files = {"tokenizer_config__json": {"do_lower_case": False}, SENTENCE: {"do_lower_case": True}}
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", **files))
+    assert model.tokenizer.rows(["A GOOD film"])[0][0].tolist() == [2, 5, 6, 8, 3]
+    assert not model.tokenizer.settings.strips_accents
+    with pytest.raises(ConfigError, match="folds the case of texts before a tokenizer of byte pairs"):
+        models.TextEncoder(start=write_byte_pairs(tmp_path / "b", **{SENTENCE: {"do_lower_case": True}}))
+
+
 def test_the_pooling_that_the_folder_names_must_be_there(tmp_path):
     modules = [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "1_Pooling"}]
     with pytest.raises(RunError, match=r"lacks 1_Pooling/config.json, which modules.json names"):
@@ -494,12 +694,32 @@ def test_integers_are_no_weights(tmp_path):
 
 @pytest.mark.parametrize(
     ("sentence", "tokenizer", "tokens"),
-    [({}, {}, 16), ({}, {"model_max_length": 7}, 7), ({"max_seq_length": 5}, {"model_max_length": 7}, 5)],
+    [
+        ({}, {}, 16),
+        ({}, {"model_max_length": 7}, 7),
+        ({"max_seq_length": 5}, {"model_max_length": 7}, 5),
+        ({"max_seq_length": None}, {"model_max_length": 7}, 7),
+        ({}, {"max_len": 6}, 6),
+        ({}, {"model_max_length": 1e30}, 16),
+        ({}, {"model_max_length": 7.0}, 7),
+    ],
 )
 def test_the_cut_is_that_of_sentence_transformers(tmp_path, sentence, tokenizer, tokens):
     files = {"sentence_distilbert_config__json": sentence, "tokenizer_config__json": tokenizer}
     model = models.TextEncoder(start=write_folder(tmp_path / "m", **files))
     assert model.config.max_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("file", "field"), [("sentence_xlnet_config", "max_seq_length"), ("tokenizer_config", "model_max_length")]
+)
+@pytest.mark.parametrize("value", ["long", 2.5, -1, True])
+def test_a_length_that_cannot_be_read_is_named_with_its_file(tmp_path, file, field, value):
+    folder = write_folder(tmp_path / "m", **{f"{file}__json": {field: value}})
+    with pytest.raises(
+        ConfigError, match=f"{file}.json cannot be used: `{field}` must be a positive integer"
+    ):
+        models.TextEncoder(start=folder)
 
 
 @pytest.mark.parametrize(
@@ -525,6 +745,10 @@ def test_files_that_are_missing_or_broken_are_named(tmp_path):
     folder = write_folder(tmp_path / "m")
     (folder / "model.safetensors").unlink()
     with pytest.raises(RunError, match=r"lacks model.safetensors. Fetch"):
+        models.TextEncoder(start=folder)
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").write_bytes(b"")
+    with pytest.raises(RunError, match=r"weights for ONNX alone \(onnx/model.onnx\).* model.safetensors"):
         models.TextEncoder(start=folder)
     (folder / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(RunError, match="a pickle, which is never opened"):

@@ -6,7 +6,7 @@ says.
 Reference: transformers 5 and sentence-transformers 6, which write and read these files.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -297,7 +297,7 @@ _SPECIAL_MAP = FileFields(
         ),
     ),
 )
-_MODULE = FileFields(
+MODULES = FileFields(
     "modules.json",
     (
         _fields(
@@ -307,7 +307,7 @@ _MODULE = FileFields(
         _fields(NO_EFFECT, "idx name", "the order is that of the list"),
     ),
 )
-_SENTENCE = FileFields(
+SENTENCE = FileFields(
     "sentence_bert_config.json",
     (
         _fields(READ, "max_seq_length", "texts are cut there"),
@@ -368,7 +368,7 @@ _SENTENCE_TRANSFORMERS = FileFields(
     "warned",
 )
 _POOLING = FileFields(
-    "1_Pooling/config.json",
+    "config.json of Pooling",
     (
         _fields(READ, "pooling_mode", '"mean", "cls" or "max"'),
         _fields(
@@ -386,7 +386,7 @@ _POOLING = FileFields(
     ),
 )
 _NORMALIZE = FileFields(
-    "2_Normalize/config.json",
+    "config.json of Normalize",
     (
         _fields(
             REFUSED,
@@ -398,24 +398,32 @@ _NORMALIZE = FileFields(
     "warned",
 )
 _DROPOUT = FileFields(
-    "3_Dropout/config.json", (_fields(NO_EFFECT, "dropout", "acts in training alone"),), "warned"
+    "config.json of Dropout", (_fields(NO_EFFECT, "dropout", "acts in training alone"),), "warned"
 )
 MODULE_FILES: Mapping[str, FileFields] = {"Pooling": _POOLING, "Normalize": _NORMALIZE, "Dropout": _DROPOUT}
 """Fields of the config of each module, by its kind."""
-MODULES = _MODULE
-SENTENCE = _SENTENCE
 FILES: tuple[FileFields, ...] = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, _SENTENCE_TRANSFORMERS)
 """Files that have one name."""
 
 
-def all_tables() -> list[tuple[str, Collection[Fields]]]:
-    """Return the rows of each file, with its name, as `docs/folders.md` has them."""
-    found: list[tuple[str, Collection[Fields]]] = [("config.json, all families", _OF_ALL)]
-    shared = {id(row) for row in (*_SIZES, _ABSOLUTE)}
-    found.append(("config.json, BERT, ELECTRA, MPNet and RoBERTa", (*_SIZES, _TYPES, _ABSOLUTE)))
-    for family in ("electra", "mpnet", "distilbert", "modernbert"):
-        own = [row for row in _FAMILIES[family] if id(row) not in shared and row is not _TYPES]
-        found.append((f"config.json, {family} also", own))
-    files = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, _MODULE, _SENTENCE, _SENTENCE_TRANSFORMERS)
-    files += (_POOLING, _NORMALIZE, _DROPOUT)
-    return [*found, *((each.file, each.fields) for each in files)]
+_TITLES = {"electra": "ELECTRA", "mpnet": "MPNet", "distilbert": "DistilBERT", "modernbert": "ModernBERT"}
+
+
+def all_tables() -> list[tuple[str, list[str]]]:
+    """Return the title and the lines of each table of `docs/folders.md`."""
+    shared = (*_SIZES, _TYPES, _ABSOLUTE)
+    lines = [_line(row) for row in _OF_ALL]
+    lines += [_line(row, "BERT, ELECTRA, MPNet, RoBERTa") for row in shared]
+    for family, title in _TITLES.items():
+        own = [row for row in _FAMILIES[family] if not any(row is each for each in shared)]
+        lines += [_line(row, title) for row in own]
+    found = [("config.json", lines)]
+    files = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, MODULES, SENTENCE, _SENTENCE_TRANSFORMERS)
+    found += [(each.file, [_line(row) for row in each.fields]) for each in files]
+    of_modules = [_line(row, kind) for kind, each in MODULE_FILES.items() for row in each.fields]
+    return [*found, ("config.json of modules", of_modules)]
+
+
+def _line(row: Fields, of: str = "") -> str:
+    names = ", ".join(f"`{name}`" for name in row.names)
+    return f"{f'{of}: ' if of else ''}{names} | {row.effect} | {row.why}"

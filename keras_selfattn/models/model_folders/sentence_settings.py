@@ -122,11 +122,13 @@ def _max_tokens(folder: ModelFolder, positions: int) -> int:
     # A length beyond all texts is how "no limit" is written, such as 1e30.
     if is_number(most) and most >= positions:
         return positions
+    if isinstance(most, float) and most.is_integer():
+        most = int(most)
     try:
         check_count(field, most)
     except ConfigError as error:
         raise ConfigError(f"{folder.path / file} cannot be used: {error}") from error
-    return int(most)
+    return most
 
 
 def _check_tokenizer(folder: ModelFolder, config: PretrainedConfig, tokenizer: SubwordTokenizer) -> None:
