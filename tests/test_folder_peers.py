@@ -6,9 +6,11 @@ Needs the extras `backends` and `bench`; elsewhere these tests are skipped.
 import itertools
 import json
 
+import numpy as np
 import pytest
 from pretrained_folders import PIECES
 
+from keras_selfattn import models
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.subwords.wordpiece import WordPiece
 
@@ -182,3 +184,134 @@ def test_tokens_added_to_a_tokenizer_of_transformers_are_read(tmp_path):
     texts = [*TEXTS, "new york NEW\nYORK", "東京に 東 京", "food", "<x> <X>"]
     ours = WordPiece.from_folder(tmp_path / "m", 100)
     assert [row.tolist() for row in ours.rows(texts)[0]] == made(texts)["input_ids"]
+
+
+# As in sentence-transformers: its own folders, with modules that this package reads.
+torch = pytest.importorskip("torch")
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+OF_FAMILIES = {
+    "bert": ("BertConfig", {**SIZES, "max_position_embeddings": 64, "hidden_act": "silu"}),
+    "distilbert": ("DistilBertConfig", {"dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40}),
+    "electra": ("ElectraConfig", {**SIZES, "embedding_size": 10}),
+}
+SENTENCES = ["a good film.", "", "Badly the FILMS", "good new " * 80, "élan 東京 [MASK] bad"]
+
+
+def saved_model(folder, family="bert", kind="AutoModel", **settings):
+    """Writes a model of transformers with its tokenizer."""
+    torch.manual_seed(0)
+    name, sizes = OF_FAMILIES[family]
+    config = getattr(transformers, name)(**sizes, vocab_size=ROWS, **settings)
+    model = getattr(transformers, kind).from_config(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    model.save_pretrained(folder)
+    tokenizer = transformers.BertTokenizer({piece: number for number, piece in enumerate(VOCABULARY)})
+    tokenizer.add_tokens(["New"])
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def check_vectors(folder, theirs=None):
+    """Compare our vectors with those of sentence-transformers."""
+    peer = pytest.importorskip("sentence_transformers")
+    theirs = theirs or peer.SentenceTransformer(str(folder), device="cpu")
+    wanted = theirs.encode(SENTENCES)
+    found = models.TextEncoder(start=folder).predict(SENTENCES, verbose=0)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("family", OF_FAMILIES)
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_vectors_are_those_of_sentence_transformers_from_its_folder(tmp_path, family, pooling):
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    peer = pytest.importorskip("sentence_transformers")
+    base = modules.Transformer(str(saved_model(tmp_path / "base", family)))
+    parts = [
+        base,
+        modules.Pooling(24, pooling),
+        modules.Normalize(),
+        modules.Dropout(0.3),
+        modules.Normalize(),
+    ]
+    parts = parts if pooling == "mean" else parts[:2]
+    peer.SentenceTransformer(modules=parts, device="cpu").save(str(tmp_path / "m"))
+    check_vectors(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"sentence_bert_config.json": {"max_seq_length": 7, "do_lower_case": False}},
+        {"sentence_bert_config.json": {"max_seq_length": None, "do_lower_case": True}},
+        {"tokenizer_config.json": {"model_max_length": 9}},
+        {"tokenizer_config.json": {"max_len": 9}},
+        {"tokenizer_config.json": {"do_lower_case": False, "strip_accents": True}},
+        {"config_sentence_transformers.json": {"default_prompt_name": "query", "prompts": {"query": ""}}},
+        {"config_sentence_transformers.json": {"default_prompt_name": "document"}},
+        {"1_Pooling/config.json": {"word_embedding_dimension": 24, "pooling_mode_cls_token": True}},
+        {
+            "1_Pooling/config.json": {
+                "word_embedding_dimension": 24,
+                "pooling_mode": "max",
+                "pooling_mode_mean_tokens": True,
+            }
+        },
+    ],
+    ids=lambda files: " ".join(json.dumps(files).split()[:4]),
+)
+def test_fields_are_read_as_sentence_transformers_reads_them(tmp_path, files):
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    peer = pytest.importorskip("sentence_transformers")
+    base = modules.Transformer(str(saved_model(tmp_path / "base")))
+    peer.SentenceTransformer(modules=[base, modules.Pooling(24)], device="cpu").save(str(tmp_path / "m"))
+    for name, content in files.items():
+        held = json.loads((tmp_path / "m" / name).read_text()) if name == "tokenizer_config.json" else {}
+        held.pop("model_max_length", None)
+        (tmp_path / "m" / name).write_text(json.dumps({**held, **content}))
+    check_vectors(tmp_path / "m")
+
+
+def test_a_cut_of_vectors_and_a_cross_encoder_are_refused(tmp_path):
+    """They are folders that sentence-transformers writes, with other outputs than the whole vectors."""
+    peer = pytest.importorskip("sentence_transformers")
+    base = str(saved_model(tmp_path / "base"))
+    peer.SentenceTransformer(base, truncate_dim=8, device="cpu").save(str(tmp_path / "cut"))
+    with pytest.raises(ConfigError, match="`truncate_dim` is 8, and the vectors have 24"):
+        models.TextEncoder(start=tmp_path / "cut")
+    peer.CrossEncoder(base, device="cpu").save(str(tmp_path / "cross"))
+    with pytest.raises(ConfigError, match="`model_type` is 'CrossEncoder'|`transformer_task` is 'sequence"):
+        models.TextEncoder(start=tmp_path / "cross")
+
+
+def test_distilberts_other_names_of_its_sizes_are_read(tmp_path):
+    folder = saved_model(tmp_path / "m", "distilbert")
+    config = json.loads((folder / "config.json").read_text())
+    other = {"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"}
+    config = {other.get(name, name): value for name, value in config.items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    check_vectors(folder)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_pytorch_tanh"])
+def test_activations_of_a_head_are_those_of_transformers(tmp_path, activation):
+    torch.manual_seed(0)
+    labels = {0: "sad", 1: "glad", 2: "mixed"}
+    ends = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
+    config = transformers.ModernBertConfig(
+        **SIZES, **ends, vocab_size=ROWS, classifier_activation=activation, id2label=labels
+    )
+    theirs = transformers.ModernBertForSequenceClassification(config).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    theirs.save_pretrained(tmp_path)
+    tokenizer = transformers.BertTokenizer({piece: number for number, piece in enumerate(VOCABULARY)})
+    tokenizer.save_pretrained(tmp_path)
+    texts = ["a good film.", "bad", "the films badly"]
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        logits = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+    found = models.TextClassifier.from_folder(tmp_path).predict(texts, verbose=0)
+    np.testing.assert_allclose(found, torch.softmax(logits, dim=-1).numpy(), atol=1e-5)

@@ -569,7 +569,7 @@ def test_a_window_of_modernbert_by_another_name_is_refused(tmp_path):
 
 # Notes and settings that folders have, and that change no vector.
 NOTES = {
-    **{name: value for name, value in BERT.items()},
+    **BERT,
     "_name_or_path": "a",
     "architectures": ["BertModel"],
     "auto_map": None,

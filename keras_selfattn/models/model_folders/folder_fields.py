@@ -6,7 +6,7 @@ says.
 Reference: transformers 5 and sentence-transformers 6, which write and read these files.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -131,16 +131,14 @@ _OF_ALL = (
         NO_EFFECT,
         "use_cache return_dict output_attentions output_hidden_states chunk_size_feed_forward torchscript "
         "attn_implementation _attn_implementation _attn_implementation_autoset _attn_implementation_internal "
-        "gradient_checkpointing use_bfloat16 xla_device output_past reference_compile",
-        "how it is computed, not what",
+        "gradient_checkpointing use_bfloat16 xla_device output_past reference_compile initializer_range "
+        "initializer_cutoff_factor initializer_factor",
+        "how it is computed or began, not what",
     ),
     _fields(
         NO_EFFECT,
         "bos_token_id eos_token_id cls_token_id sep_token_id mask_token_id unk_token_id",
         "ids are those of the tokenizer",
-    ),
-    _fields(
-        NO_EFFECT, "initializer_range initializer_cutoff_factor initializer_factor", "of untrained weights"
     ),
     _fields(
         NO_EFFECT,
@@ -259,16 +257,12 @@ _TOKENIZER_CONFIG = FileFields(
             NO_EFFECT,
             "max_length stride truncation truncation_strategy padding return_tensors clean_text "
             "wordpieces_prefix trim_offsets errors legacy from_slow use_fast add_bos_token add_eos_token "
-            "return_token_type_ids",
-            "transformers 5 does not read them here",
-        ),
-        _fields(
-            NO_EFFECT,
+            "return_token_type_ids "
             "name_or_path tokenizer_file special_tokens_map_file vocab_file merges_file processor_class "
             "backend is_local local_files_only files_loaded verbose model_input_names init_inputs "
             "clean_up_tokenization_spaces chat_template _commit_hash transformers_version "
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
-            "notes, and settings of other calls",
+            "notes, and settings that transformers 5 does not read here",
         ),
         _fields(READ, "*_token", "special tokens; any name that ends so"),
     ),
@@ -360,9 +354,10 @@ _SENTENCE_TRANSFORMERS = FileFields(
             _among("SentenceTransformer", None),
             True,
         ),
-        _fields(NO_EFFECT, "similarity_fn_name", "how vectors are compared"),
         _fields(
-            NO_EFFECT, "__version__ requirements activation_fn num_labels", "versions; of cross-encoders"
+            NO_EFFECT,
+            "similarity_fn_name __version__ requirements activation_fn num_labels",
+            "of comparisons; versions",
         ),
     ),
     "warned",
@@ -381,8 +376,9 @@ _POOLING = FileFields(
             "pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken",
             "refused if true",
         ),
-        _fields(NO_EFFECT, "include_prompt", "there is no prompt"),
-        _fields(NO_EFFECT, "embedding_dimension word_embedding_dimension", "known from the model"),
+        _fields(
+            NO_EFFECT, "include_prompt embedding_dimension word_embedding_dimension", "there is no prompt"
+        ),
     ),
 )
 _NORMALIZE = FileFields(
