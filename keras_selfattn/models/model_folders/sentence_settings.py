@@ -123,12 +123,12 @@ def _max_tokens(folder: ModelFolder, positions: int) -> int:
     if is_number(most) and most >= positions:
         return positions
     if isinstance(most, float) and most.is_integer():
-        most = int(most)
+        most = int(most)  # as some files write it
     try:
         check_count(field, most)
     except ConfigError as error:
         raise ConfigError(f"{folder.path / file} cannot be used: {error}") from error
-    return most
+    return int(most)
 
 
 def _check_tokenizer(folder: ModelFolder, config: PretrainedConfig, tokenizer: SubwordTokenizer) -> None:
