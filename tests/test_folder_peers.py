@@ -214,12 +214,13 @@ def saved_model(folder, family="bert", kind="AutoModel", **settings):
 
 
 def check_vectors(folder, theirs=None):
-    """Compare our vectors with those of sentence-transformers."""
+    """Compare our vectors with those of sentence-transformers, and return ours."""
     peer = pytest.importorskip("sentence_transformers")
     theirs = theirs or peer.SentenceTransformer(str(folder), device="cpu")
     wanted = theirs.encode(SENTENCES)
     found = models.TextEncoder(start=folder).predict(SENTENCES, verbose=0)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    return found
 
 
 @pytest.mark.parametrize("family", OF_FAMILIES)
@@ -273,13 +274,22 @@ def test_fields_are_read_as_sentence_transformers_reads_them(tmp_path, files):
     check_vectors(tmp_path / "m")
 
 
-def test_a_cut_of_vectors_and_a_cross_encoder_are_refused(tmp_path):
-    """They are folders that sentence-transformers writes, with other outputs than the whole vectors."""
+@pytest.mark.parametrize("cut", [8, 24, 30])
+def test_vectors_are_cut_as_by_sentence_transformers(tmp_path, cut):
+    peer = pytest.importorskip("sentence_transformers")
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    base = modules.Transformer(str(saved_model(tmp_path / "base")))
+    whole = peer.SentenceTransformer(
+        modules=[base, modules.Pooling(24), modules.Normalize()], truncate_dim=cut, device="cpu"
+    )
+    whole.save(str(tmp_path / "cut"))
+    assert check_vectors(tmp_path / "cut").shape[1] == min(cut, 24)
+
+
+def test_a_cross_encoder_is_refused(tmp_path):
+    """It is a folder that sentence-transformers writes, with scores as outputs."""
     peer = pytest.importorskip("sentence_transformers")
     base = str(saved_model(tmp_path / "base"))
-    peer.SentenceTransformer(base, truncate_dim=8, device="cpu").save(str(tmp_path / "cut"))
-    with pytest.raises(ConfigError, match="`truncate_dim` is 8, and the vectors have 24"):
-        models.TextEncoder(start=tmp_path / "cut")
     peer.CrossEncoder(base, device="cpu").save(str(tmp_path / "cross"))
     with pytest.raises(ConfigError, match="`model_type` is 'CrossEncoder'|`transformer_task` is 'sequence"):
         models.TextEncoder(start=tmp_path / "cross")

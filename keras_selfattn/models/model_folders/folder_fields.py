@@ -346,7 +346,7 @@ _SENTENCE_TRANSFORMERS = FileFields(
     "config_sentence_transformers.json",
     (
         _fields(READ, "prompts default_prompt_name", "a default prompt that is not empty is refused"),
-        _fields(READ, "truncate_dim", "refused if it is less than the vectors have: they are not cut"),
+        _fields(READ, "truncate_dim", "features that are kept of a vector, after Normalize"),
         _fields(
             REFUSED,
             "model_type",

@@ -40,6 +40,8 @@ class PretrainedConfig(EncoderConfig):
         max_tokens: longer texts are cut at the end, special tokens included; `positions` at most.
         pooling: "mean" of a text's tokens, the "first" one, or their "max".
         normalized: True if vectors have length 1.
+        truncate_dim: features of a text's vector that are kept, the first ones, after all else, so that a
+            vector of length 1 becomes shorter, as in sentence-transformers; None for all.
         pieces: fields of the tokenizer's `WordPieceSettings` or `BytePairSettings`, and their "kind";
             `max_tokens` is that of this config.
 
@@ -71,6 +73,7 @@ class PretrainedConfig(EncoderConfig):
     max_tokens: int = 512
     pooling: Literal["mean", "first", "max"] = "mean"
     normalized: bool = False
+    truncate_dim: int | None = None
     pieces: Mapping[str, Any] = field(default_factory=dict)
 
     training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {"attention_dropout"}
@@ -85,8 +88,9 @@ class PretrainedConfig(EncoderConfig):
         super().__post_init__()
         for name in ("vocabulary_size", "positions", "max_tokens"):
             check_count(name, getattr(self, name))
-        if self.embedding_width is not None:
-            check_count("embedding_width", self.embedding_width)
+        for name in ("embedding_width", "truncate_dim"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         if self.token_types != 0:
             check_count("token_types", self.token_types)
         self._check_positions()

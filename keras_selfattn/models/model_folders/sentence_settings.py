@@ -65,13 +65,8 @@ def read_config(
         config = PretrainedConfig(**{**settings, "max_tokens": 1})
     except ConfigError as error:
         raise ConfigError(f"{folder.path / 'config.json'} cannot be used: {error}") from error
-    cut = folder.json(_SENTENCE_TRANSFORMERS).get("truncate_dim")
-    if vectors and cut is not None and not (is_number(cut) and cut >= config.width):
-        raise ConfigError(
-            f"{folder.path / _SENTENCE_TRANSFORMERS}: `truncate_dim` is {cut!r}, and the vectors have "
-            f"{config.width} features. They are not cut here: take the field away, and cut the vectors "
-            "yourself, which sentence-transformers does last, after Normalize."
-        )
+    if vectors:
+        config = dataclasses.replace(config, truncate_dim=_truncate_dim(folder, config.width))
     config = dataclasses.replace(config, max_tokens=_max_tokens(folder, config.positions))
     folds = bool(_sentence(folder)[1].get("do_lower_case"))
     tokenizer = read_tokenizer(folder, family, config.max_tokens, lowercase=folds)
@@ -108,6 +103,17 @@ def _sentence(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
     """Return the name and the content of the file about the reading of texts."""
     found = ((name, folder.json(name)) for name in _SENTENCE_FILES)
     return next(((name, each) for name, each in found if each), (_SENTENCE_FILES[0], {}))
+
+
+def _truncate_dim(folder: ModelFolder, width: int) -> int | None:
+    """Return the features to which vectors of `width` are cut; None if all are kept."""
+    found = folder.json(_SENTENCE_TRANSFORMERS).get("truncate_dim")
+    try:
+        if found is not None:
+            check_count("truncate_dim", found)
+    except ConfigError as error:
+        raise ConfigError(f"{folder.path / _SENTENCE_TRANSFORMERS}: {error}") from error
+    return None if found is None or found >= width else found
 
 
 def _max_tokens(folder: ModelFolder, positions: int) -> int:

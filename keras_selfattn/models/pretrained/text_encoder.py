@@ -169,4 +169,6 @@ class TextEncoder(RawModel):
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.normalized:
             x = keras.layers.UnitNormalization(dtype="float32", name="unit")(x)
+        if config.truncate_dim is not None:
+            x = x[:, : config.truncate_dim]
         return keras.Model(body.input, head.outputs(x), name="core")
