@@ -51,7 +51,7 @@ def refused(model, path, said):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_weights_of_the_same_words_and_labels_give_the_same_answers(form, tmp_path):
-    model, other = text_model(), text_model(config={"dropout": 0.4, "min_count": 9})
+    model, other = text_model(), text_model(config={"dropout": 0.4, "min_count": 9, "feed_forward_dim": 32})
     wanted = model.predict(TEXTS, verbose=0)
     assert not np.allclose(other.predict(TEXTS, verbose=0), wanted)
     other.load_weights(saved(model, tmp_path / form))

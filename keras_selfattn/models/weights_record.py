@@ -30,8 +30,12 @@ _ROUNDING = 1e-6
 def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a model from what its `get_config` returns, as JSON types."""
     found = {name: value for name, value in config.items() if name not in _ASIDE}
+    # Two ways to say the same.
     if "labels" in found and "multi_label" in found:
-        found["multi_label"] = bool(found["multi_label"])  # None is one label a row, too
+        found["multi_label"] = bool(found["multi_label"])
+    config = found.get("config", {})
+    if config.get("feed_forward_dim", 0) is None:
+        found["config"] = {**config, "feed_forward_dim": 4 * config["width"]}
     # Settings of a subclass of the user's may be of any type.
     return json.loads(json.dumps(_shortened(found), default=lambda value: type(value).__name__))
 
