@@ -56,7 +56,7 @@ class LabelReader:
             if _kind(other) != kind:
                 raise DataError(
                     f"{where} is {kind}, {label!r}, where others are {_kind(other)}: {first} is {other!r}. "
-                    "Give all labels in one type, such as text."
+                    "Give all of them in one type, such as text."
                 )
         return name
 

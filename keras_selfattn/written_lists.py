@@ -1,12 +1,14 @@
 """Lists that are written as texts, in cells of tables and in memory: JSON, and the forms of other writers."""
 
 import json
+import re
 from typing import Any, NamedTuple
 
 _ENDS = {"[": "]", "{": "}", "(": ")"}
 _QUOTES = ("'", '"')
 _JSON = "a JSON list"
 _PYTHON = "a list as Python and NumPy print it (so does pandas' to_csv)"
+_NUMBERS = re.compile(r"[-+.0-9e]+(?:[ \n]+[-+.0-9e]+)+")
 
 
 class WrittenList(NamedTuple):
@@ -64,6 +66,8 @@ def _from_others(bracket: str, inner: str) -> WrittenList | None:
     ends_quoted = len(opening) > 1 and inner.rstrip(", )")[-1:] in _QUOTES
     if is_quoted and ends_quoted and (bracket != "(" or "," in inner):
         return WrittenList(_PYTHON)
+    if bracket == "[" and _NUMBERS.fullmatch(inner):
+        return WrittenList("a list of numbers as NumPy prints it (so does the to_csv of datasets)")
     if bracket != "(" and "," in inner and not any(each in inner for each in "[]{}"):
         return WrittenList("a list without quotes, as DuckDB, Spark and PostgreSQL write it")
     return None

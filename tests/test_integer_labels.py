@@ -260,7 +260,7 @@ def test_labels_of_a_head_are_names_in_an_order(make):
     for wrong in ([], ["a", "a"], {"a", "b"}, "ab"):
         with pytest.raises(ConfigError, match="`labels` must be names that differ, at least one, in a list"):
             make(wrong)
-    with pytest.raises(DataError, match="Give all labels in one type"):
+    with pytest.raises(DataError, match="Give all of them in one type"):
         make([1, "1"])
 
 

@@ -47,8 +47,14 @@ def test_cells_that_are_json_lists_are_several_labels(tmp_path, ending):
     found = read_table(file).targets
     assert found == [["x", "y"], ["y"], [], ["a, b", "x"]]
     assert all(isinstance(each, LabelList) for each in found)
-    numbers = labels(tmp_path, "[1, 2]", "[1]", ending=ending)
+    numbers = labels(tmp_path, '[1, "2"]', "[1]", ending=ending)
     assert read_table(numbers).targets == [["1", "2"], ["1"]]
+
+
+@pytest.mark.parametrize("cells", [["[0, 10]", "[11, 20]"], ["[1]", "[2]"], ["[]", "[18, 25]"]])
+def test_ranges_and_lists_of_numbers_alone_are_an_error_that_names_both_readings(tmp_path, cells):
+    with pytest.raises(DataError, match=r"line [23], '\[.*a list of labels or the name of a range.*0-10"):
+        read_table(labels(tmp_path, *cells))
 
 
 def test_one_name_in_each_json_list_is_still_a_list(tmp_path):
@@ -76,6 +82,8 @@ FORMS = {
     "pandas, NumPy's strings": (str([np.str_("x"), np.str_("y")]), "as Python"),
     "NumPy": (str(np.array(["x", "y"], object)), "as Python"),
     "NumPy, long": (str(np.array(["x" * 50, "y" * 50], object)), "as Python"),
+    "NumPy, numbers": (str(np.array([1, 0, 12])), "a list of numbers as NumPy"),
+    "NumPy, fractions": (str(np.array([0.5, 1e-9])), "a list of numbers as NumPy"),
     "DuckDB": ("[a, b c]", "without quotes"),
     "PostgreSQL": ("{a,b}", "without quotes"),
     "Label Studio": ('{"choices": ["good", "dull"]}', "Label Studio"),
@@ -95,6 +103,13 @@ def test_other_lists_are_refused_with_their_form_and_the_way_out(tmp_path, form,
             DataError, match=f"'label' in line {line} is .*{said}.*json.dumps.*--label-separator"
         ):
             read_table(labels(tmp_path, *cells, ending=ending))
+
+
+def test_a_name_in_brackets_is_told_the_way_out(tmp_path):
+    with pytest.raises(
+        DataError, match=r"line 3 is a list without quotes.* If it is a name, write it without br"
+    ):
+        read_table(labels(tmp_path, "carbon", "[C,N]"))
 
 
 def test_pandas_lists_in_a_csv_are_refused(tmp_path):
@@ -166,7 +181,16 @@ def test_a_row_of_tokens_is_not_split_at_the_blanks_of_a_list(cell):
         input_value(TOKENS, "tokens", cell, "row 1")
 
 
-@pytest.mark.parametrize("cell", ["[ laughs ] he said", "[laughs]", "Ada wrote", "[ 'tis the season"])
+def test_a_row_of_numbers_alone_in_a_list_is_an_error():
+    with pytest.raises(DataError, match=r"row 1: the tokens are a JSON list, '\[1, 2\]'"):
+        input_value(TOKENS, "tokens", "[1, 2]", "row 1")
+    assert input_value(TOKENS, "tokens", '["Ada", 2]', "row 1") == ["Ada", "2"]
+    assert input_value(TOKENS, "tokens", "[]", "row 1") == []
+
+
+@pytest.mark.parametrize(
+    "cell", ["[ laughs ] he said", "[laughs]", "[ 2 ]", "[ Tholt , Jane M. ]", "[ ]", "[ 'tis the season"]
+)
 def test_a_row_of_tokens_may_begin_with_a_bracket(cell):
     assert input_value(TOKENS, "tokens", cell, "row 1") == cell.split()
 

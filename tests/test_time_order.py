@@ -197,6 +197,7 @@ def test_a_format_names_any_other_form(times, form, order):
         ("%Y-%m-%d %H:%M %Z", "%Z, are read without effect: write offsets, %z"),
         ("%I:%M", "%I and %p need each other"),
         ("%H:%M %p", "%I and %p need each other"),
+        ("%d.%m.", "Without a year, %Y, the order over New Year is lost"),
         ("%Y %W", "%U and %W, are read only with %Y and a day of the week"),
     ],
 )
@@ -358,12 +359,45 @@ def test_a_file_with_gaps_gives_one_warning_and_the_frames_on_both_sides_are_nei
         warnings.simplefilter("always")
         series = read_long_series(file, time="at", row_id="who", values="x")
     assert [str(each.message).split(": ", 1)[1] for each in caught] == [
-        "4 of 14 steps between frames by 'at' are not the usual one, 1 day. The first is 4 days, from line 3 "
-        "to line 4. Nothing is filled in: the frames on both sides are neighbours."
+        "4 of 14 steps between frames by 'at' are not the usual one of their series. The first is 4 days "
+        "where 1 day is usual, from line 3 to line 4. Nothing is filled in: the frames on both sides are "
+        "neighbours."
     ]
     windows = cut_windows(series, context=3, horizon=1)
     assert windows.inputs[1][:, 0].tolist() == [1, 2, 3], "line 4 follows line 3, four days later"
     assert windows.targets[0].tolist() == [3]
+
+
+def test_each_series_has_a_usual_step_of_its_own(tmp_path):
+    hours = [f"2024-01-01T{hour:02}" for hour in range(12)]
+    file = table(tmp_path, [*hours, *days(*range(9))], who=["a"] * 12 + ["b"] * 9)
+    assert len(read_long_series(file, time="at", row_id="who", values="x")) == 2
+    file = table(tmp_path, [*hours, *days(0, 1, 2, 4)], who=["a"] * 12 + ["b"] * 4)
+    with pytest.warns(UserWarning, match="1 of 14 .* 2 days where 1 day is usual, from line 15 to line 16"):
+        read_long_series(file, time="at", row_id="who", values="x")
+
+
+def test_times_of_a_day_that_change_places_are_told(tmp_path):
+    file = table(tmp_path, ["9:00", "9:30", "10:00"])
+    (series,) = read_long_series(file, time="at", time_format="%H:%M", values="x")
+    assert series[:, 0].tolist() == [0, 1, 2]
+    file = table(tmp_path, ["23:58", "23:59", "0:00"])
+    with pytest.warns(
+        UserWarning, match="no date, so .* as of one day: line 3 before line 1. .* write dates"
+    ):
+        (series,) = read_long_series(file, time="at", time_format="%H:%M", values="x")
+    assert series[:, 0].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("ids", [["a", " a", "a"], [1, 1, 1]])
+def test_ids_are_read_as_labels_are(tmp_path, ids):
+    assert len(read_long_series(table(tmp_path, [1, 2, 3], who=ids), row_id="who", values="x")) == 1
+
+
+@pytest.mark.parametrize("ids", [[1, 1.0, 2], [1, "1", 2], [1, True, 2]])
+def test_ids_of_several_types_are_an_error(tmp_path, ids):
+    with pytest.raises(DataError, match="'who' in line 2 is .*, where others are .*: .*'who' in line 1 is 1"):
+        read_long_series(table(tmp_path, [1, 2, 3], who=ids), row_id="who", values="x")
 
 
 def test_steps_between_series_are_none(tmp_path):

@@ -18,6 +18,8 @@ _JPEG, _PNG, _RIFF, _WEBP = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF", b"WE
 _EXIF, _EXIF_OF_PNG, _EXIF_OF_WEBP = b"Exif\0\0", b"eXIf", b"EXIF"
 # Segments or chunks that are looked through: one takes some 30 microseconds, and a request can hold millions.
 _MOST_PARTS = 20_000
+# Bytes of Exif notes: a part has 64 KiB at most, and each further one copies those before it.
+_MOST_EXIF = 2**18
 # Bytes from a JPEG's marker to the next one; 0 for a segment, which has its length in it.
 _ADVANCE = np.zeros(256, np.int32)
 _ADVANCE[[0x00, 0x01, 0xC8, *range(0xD0, 0xDA)]] = 2
@@ -139,13 +141,16 @@ def _chunk_exif(file: Tensor, name: Tensor, is_png: Tensor, is_only: Tensor) -> 
 def _walked(step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], start: Tensor, last: Tensor) -> Tensor:
     """Return what steps through the parts of a file have found, from `start` to the last place of a part."""
     place, exif = tf.while_loop(
-        lambda place, _: place <= last,
+        lambda place, exif: (place <= last) & (tf.strings.length(exif) <= _MOST_EXIF),
         step,
         (start, tf.constant(b"")),
         maximum_iterations=_MOST_PARTS,
         parallel_iterations=1,
     )
-    said = f"An image file may have {_MOST_PARTS:,} segments or chunks. Save it anew, without its notes."
+    said = (
+        f"An image file may have {_MOST_PARTS:,} segments or chunks, and {_MOST_EXIF >> 10} KiB of Exif "
+        "notes. Save it anew, without its notes."
+    )
     with tf.control_dependencies([tf.debugging.Assert(place > last, [said])]):
         return tf.identity(exif)
 

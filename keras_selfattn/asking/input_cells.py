@@ -138,16 +138,7 @@ def _tokens_input(signature: Signature) -> str | None:
 def _tokens(value: Any, where: str) -> list[str]:
     """Return the tokens of a row from a list, a list as JSON, or a text that is split at blanks and tabs."""
     if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.startswith("[") else _split(value)
-        except (ValueError, RecursionError):
-            found = written_list(value)
-            if found is not None:
-                raise DataError(
-                    f"{where}: the tokens are {found.form}, {value!r:.60}. Write a JSON list (json.dumps in "
-                    "Python), or the tokens with blanks between them."
-                ) from None
-            value = _split(value)
+        value = _tokens_of_text(value, where)
     if not isinstance(value, list):
         raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
     if "" in value:
@@ -157,7 +148,23 @@ def _tokens(value: Any, where: str) -> list[str]:
     return token_texts(value, f"{where}: the tokens")
 
 
-def _split(text: str) -> list[str]:
+def _tokens_of_text(text: str, where: str) -> list[Any]:
+    """Return the items of a JSON list, or the parts of any other text between blanks and tabs.
+
+    Brackets of the text itself, as in "[ 2 ]" and "[ Tholt , Jane ]", are tokens: a list has quotes, or no
+    blank behind its bracket and numbers alone, which could be either.
+    """
+    if text == "[]":
+        return []
+    found = written_list(text) if text.startswith("[") else None
+    if found is not None and found.names and any(isinstance(name, str) for name in found.names):
+        return found.names
+    is_list = "'" in text or '"' in text or (found is not None and bool(found.names) and text[1] not in " \t")
+    if found is not None and is_list:
+        raise DataError(
+            f"{where}: the tokens are {found.form}, {text!r:.60}. Write a JSON list of texts (json.dumps in "
+            "Python), or the tokens with blanks between them."
+        )
     # As in files of tokens: any other blank, such as U+00A0 in "10 000", is part of a token.
     return [token for token in re.split(r"[ \t\r\n]+", text) if token]
 

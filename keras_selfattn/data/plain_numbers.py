@@ -51,12 +51,9 @@ def values_of(where: str, values: Sequence[str]) -> np.ndarray:
     """
     if len(values) == 1 and not bare(values[0]):
         return np.zeros(0, np.float32)
-    if not any(map(_FOREIGN.search, values)):
-        try:
-            found = [np.nan if is_missing(value) else float(value) for value in values]
-        except ValueError:
-            pass
-        else:
+    if not _FOREIGN.search(",".join(values)):
+        found = _all_numbers(values)
+        if found is not None:
             # Too large for float32 is infinite; the model names such a row.
             with np.errstate(over="ignore"):
                 return np.array(found, np.float64).astype(np.float32)
@@ -87,5 +84,17 @@ def _float(text: str) -> float | None:
         return None
     try:
         return float(text)
+    except ValueError:
+        return None
+
+
+def _all_numbers(values: Sequence[str]) -> list[float] | None:
+    """Return numbers in ASCII, NaN for missing ones; None if a value is neither."""
+    try:
+        return list(map(float, values))
+    except ValueError:  # most rows have no missing value
+        pass
+    try:
+        return [np.nan if is_missing(value) else float(value) for value in values]
     except ValueError:
         return None

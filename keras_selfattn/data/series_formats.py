@@ -7,7 +7,7 @@ Reference: Dau et al. 2019, "The UCR Time Series Archive".
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from keras_selfattn.data.texts import read_columns, warn_of_absent
 from keras_selfattn.data.time_order import TimeColumn, check_time_format, read_times
 from keras_selfattn.data.ts_files import lines_with_text
 from keras_selfattn.errors import DataError
+from keras_selfattn.label_names import LabelReader, is_missing
 from keras_selfattn.user_warnings import warn_user
 
 _BLANKS = re.compile(" +")
@@ -121,8 +122,9 @@ def read_frames(
         raise DataError(f"{file} has no column with values. Its columns are {', '.join(map(repr, columns))}.")
     warn_of_absent(file, values, records, "a missing value")
     by_series: dict[str, list[int]] = {}
-    for row, record in enumerate(records):
-        by_series.setdefault(_series_of(file, told_by, record, told_by in columns), []).append(row)
+    names = _series_names(file, told_by, records) if told_by in columns else [""] * len(records)
+    for row, name in enumerate(names):
+        by_series.setdefault(name, []).append(row)
     labels = (
         []
         if label is None
@@ -145,20 +147,26 @@ def read_frames(
 
 def _in_order(times: TimeColumn, by_series: dict[str, list[int]]) -> dict[str, list[int]]:
     found = {name: times.ordered(rows, name) for name, rows in by_series.items()}
-    if warning := times.gaps(found.values()):
-        warn_user(warning)
+    moved = (times.order_without_dates(by_series[name], rows) for name, rows in found.items())
+    for warning in (next(filter(None, moved), ""), times.gaps(found.values())):
+        if warning:
+            warn_user(warning)
     return found
 
 
-def _series_of(file: Path, column: str, frame: Record, has_column: bool) -> str:
-    """Return the name of a frame's series; "" in a file of one series."""
-    if not has_column:
-        return ""
-    line, record = frame
-    value = record.get(column)
-    if value is None or value == "" or value != value:  # noqa: PLR0124  NaN, of JSON
-        raise DataError(f"{file}: line {line} has no {column!r}, so its series is unknown.")
-    return str(value)
+def _series_names(file: Path, column: str, records: Sequence[Record]) -> Iterator[str]:
+    """Yield the name of each frame's series. As of labels, 1 and 1.0 are an error and " a" is "a"."""
+    read, known = LabelReader(), {}
+    for line, record in records:
+        value = record.get(column)
+        value = bare(value) if isinstance(value, str) else value
+        if is_missing(value):
+            raise DataError(f"{file}: line {line} has no {column!r}, so its series is unknown.")
+        # Most frames have the id of the one before; 1, 1.0 and True are one key but for their type.
+        key = (type(value), value) if isinstance(value, str | float | int) else None
+        if key is None or key not in known:
+            known[key] = read(f"{file}: the {column!r} in line {line}", value)
+        yield known[key]
 
 
 def _value(file: Path, column: str, frame: Record) -> float:
@@ -167,8 +175,8 @@ def _value(file: Path, column: str, frame: Record) -> float:
     found = number_of(value)
     if found is None:
         raise DataError(
-            f"{file}: {column!r} in line {line} must be a number. Received {value!r}. Name the columns with "
-            "values if others are left out."
+            f"{file}: {column!r} in line {line} must be a number. Received {value!r}. A missing one is "
+            "empty, ? or NaN. Name the columns with values (`values`, --values) if others are left out."
         )
     return found
 

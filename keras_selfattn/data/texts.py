@@ -158,7 +158,14 @@ def _with_lists(file: Path, column: str, separator: str | None, records: list[Re
     values = [record.get(column) for _, record in records]
     found = [written_list(value) if isinstance(value, str) else None for value in values]
     if separator is None and all(each is not None and each.names is not None for each in found):
-        lists = [each.names for each in found if each is not None]
+        lists = [each.names or [] for each in found if each is not None]
+        if any(lists) and not any(isinstance(name, str) for names in lists for name in names):
+            place = next(place for place, names in enumerate(lists) if names)
+            raise DataError(
+                f"{file}: the {column!r} in line {records[place][0]}, {values[place]!r:.60}, can be a list "
+                "of labels or the name of a range, like all others. Write labels as texts, "
+                '["0", "10"], or names without brackets, 0-10.'
+            )
         return [
             (line, {**record, column: names}) for (line, record), names in zip(records, lists, strict=True)
         ]
@@ -184,7 +191,8 @@ def _advice(
     if found.names is None:
         return (
             ". Write it as JSON (json.dumps in Python), or names alone with a character between them, and "
-            "name that with --label-separator (`label_separator`)."
+            "name that with --label-separator (`label_separator`). If it is a name, write it without "
+            "brackets."
         )
     if separator is not None:
         return ", which needs no separator. Leave --label-separator (`label_separator`) out."

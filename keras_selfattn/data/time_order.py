@@ -18,7 +18,7 @@ _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 # `datetime.fromisoformat` cuts fractions after six digits and takes any character between date and time.
 _ISO = re.compile(
     r"([0-9]{4}-?(?:[0-9]{2}(?:-?[0-9]{2})?|W[0-9]{2}(?:-?[0-9])?))"
-    r"(?:[T ]([0-9]{2}(?::?[0-9]{2}){0,2})(?:[.,]([0-9]{1,99}))? ?(Z|[+-][0-9]{2}(?::?[0-9]{2}){0,2})?)?"
+    r"(?:[T ]([0-9]{2}(?::?[0-9]{2}){0,2})(?:[.,]([0-9]{1,99}))? ?(Z|UTC|[+-][0-9]{2}(?::?[0-9]{2}){0,2})?)?"
 )
 # Digits of whole numbers that are dates if all of a column are: to the month, day, minute or second.
 _COMPACT = (6, 8, 12, 14)
@@ -52,6 +52,7 @@ class TimeColumn:
         clocks: what the clock showed at each; None if the times are numbers.
         second: how many units of `moments` are a second.
         has_offsets: True if the times say how far their clocks are from UTC.
+        without_date: True if the times are those of a day that is not named.
     """
 
     file: Path
@@ -62,6 +63,7 @@ class TimeColumn:
     clocks: Sequence[datetime] | None = None
     second: int = 1
     has_offsets: bool = False
+    without_date: bool = False
 
     def ordered(self, rows: Sequence[int], series: str = "") -> list[int]:
         """Return the rows of one series in the order of their times; `series` names it, in messages.
@@ -89,20 +91,44 @@ class TimeColumn:
         Args:
             series: the rows of each series, in order.
         """
-        pairs = [pair for rows in series for pair in pairwise(rows)]
+        every = [list(pairwise(rows)) for rows in series]
+        # Each series may have a step of its own; those of few steps are looked at together.
+        groups = [pairs for pairs in every if len(pairs) >= _LEAST_STEPS]
+        groups.append([pair for pairs in every if len(pairs) < _LEAST_STEPS for pair in pairs])
+        found = [steps for pairs in groups if (steps := self._steps(pairs)) is not None]
+        steps = next((steps for steps in found if steps.other), None)
+        if steps is None:
+            return ""
+        before, after = steps.other[0]
+        months = steps.measure == self._by_month
+        usual, first = (self._in_words(step, months) for step in (steps.usual, steps.measure(before, after)))
+        if len(every) == 1:
+            of = f", {usual}"
+        else:
+            of, first = " of their series", f"{first} where {usual} is usual"
+        return (
+            f"{self.file}: {sum(len(each.other) for each in found)} of {sum(map(len, every))} steps "
+            f"between frames by {self.name!r} are not the usual one{of}. The first is {first}, from line "
+            f"{self.lines[before]} to line {self.lines[after]}. Nothing is filled in: the frames on both "
+            "sides are neighbours."
+        )
+
+    def order_without_dates(self, before: Sequence[int], after: Sequence[int]) -> str:
+        """Return a sentence about rows of one series that times without a date have moved, or ""."""
+        moved = next((place for place, row in enumerate(after) if row != before[place]), None)
+        if not self.without_date or moved is None:
+            return ""
+        return (
+            f"{self.file}: the times in {self.name!r} have no date, so the frames of a series are ordered as "
+            f"of one day: line {self.lines[after[moved]]} before line {self.lines[before[moved]]}. Where a "
+            "series goes on after midnight, write dates."
+        )
+
+    def _steps(self, pairs: Sequence[tuple[int, int]]) -> "_Steps | None":
+        """Return the steps of pairs of rows in the measure in which most are regular."""
         measures = [self._elapsed, *([self._by_clock, self._by_month] if self.clocks else [])]
         found = [steps for measure in measures if (steps := _Steps.of(pairs, measure)) is not None]
-        best = min(found, key=lambda steps: len(steps.other), default=None)
-        if best is None or not best.other:
-            return ""
-        before, after = best.other[0]
-        months = best.measure == self._by_month
-        usual, first = (self._in_words(step, months) for step in (best.usual, best.measure(before, after)))
-        return (
-            f"{self.file}: {len(best.other)} of {len(pairs)} steps between frames by {self.name!r} are not "
-            f"the usual one, {usual}. The first is {first}, from line {self.lines[before]} to line "
-            f"{self.lines[after]}. Nothing is filled in: the frames on both sides are neighbours."
-        )
+        return min(found, key=lambda steps: len(steps.other), default=None)
 
     def _next_step(self, rows: Sequence[int], twice: Sequence[tuple[int, int]]) -> str:
         if self.clocks and not self.has_offsets and self._is_repeated_hour(rows, twice):
@@ -191,6 +217,8 @@ def check_time_format(column: str | None, form: str | None) -> None:
         unread = "Names of zones, %Z, are read without effect: write offsets, %z"
     elif ("I" in parts) != ("p" in parts):
         unread = "%I and %p need each other: without it half a day is lost"
+    elif parts & set("dmbBjaAwu") and not parts & set("YyGcx"):
+        unread = "Without a year, %Y, the order over New Year is lost"
     elif parts & set("UW") and not ("Y" in parts and parts & set("aAwu")):
         unread = "Weeks, %U and %W, are read only with %Y and a day of the week, such as %w"
     if unread:
@@ -268,7 +296,16 @@ def _dates(column: TimeColumn, instants: Sequence[_Instant]) -> TimeColumn:
         seconds = passed.days * 86400 + passed.seconds - (offset or 0)
         moments.append(seconds * 10**digits + int(fraction.ljust(digits, "0") or 0))
     clocks = [instant.clock for instant in instants]
-    return _with(column, moments, clocks=clocks, second=10**digits, has_offsets=any(has_offset))
+    # A time of day alone is one of the year 1900 for `strptime`, and no other form here is.
+    days = {clock.date() for clock in clocks}
+    return _with(
+        column,
+        moments,
+        clocks=clocks,
+        second=10**digits,
+        has_offsets=any(has_offset),
+        without_date=days == {datetime.strptime("", "").date()},
+    )
 
 
 def _refuse_mixture(column: TimeColumn, first_kind: Sequence[bool], one: str, other: str) -> None:
@@ -330,7 +367,8 @@ def _iso(value: Any) -> _Instant | None:
     if time is None and len(day) == 7 and day[4] == "-" and "W" not in day:
         day += "-01"  # a month
     try:
-        found = datetime.fromisoformat(f"{day}T{time}{offset or ''}" if time else day)
+        zone = "Z" if offset == "UTC" else offset or ""
+        found = datetime.fromisoformat(f"{day}T{time}{zone}" if time else day)
     except ValueError:
         return None
     return _instant(found, (fraction or "").rstrip("0"))

@@ -1,6 +1,7 @@
 """Tokens and labels in columns, as in CoNLL's shared tasks: separator, width and comments of a file."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from keras_selfattn.data.records import iter_lines
 from keras_selfattn.errors import DataError
-from keras_selfattn.span_schemes import SpanScheme, scheme_of
+from keras_selfattn.span_schemes import OUTSIDE, SpanScheme, scheme_of
 
 # Blanks between columns. All others, such as U+00A0 and U+2028, are part of a token.
 BLANKS = " \t"
@@ -29,16 +30,12 @@ class Token(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line that is not empty: its number, content and columns."""
+    """A line that is not empty: its number, content and columns, and True if it begins with "#"."""
 
     number: int
     content: str
     fields: tuple[str, ...]
-
-    @property
-    def has_sign(self) -> bool:
-        """True if the line may be a comment."""
-        return self.fields[0].startswith("#")
+    has_sign: bool
 
     @property
     def label(self) -> str:
@@ -53,6 +50,12 @@ class _Layout(NamedTuple):
     width: int
     labels: frozenset[str]
     scheme: SpanScheme | None
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of the spans that the labels mark."""
+        marks = [] if self.scheme is None else map(self.scheme.read, self.labels)
+        return {mark.kind for mark in marks if mark is not None}
 
 
 def token_lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -97,10 +100,14 @@ def column_rows(file: Path) -> list[list[Token]]:
     """
     parts = list(_parts(file))
     tabs = _has_tabs(file, [each for part in parts for each in part])
-    blocks = [[_Line(number, content, _fields(content, tabs)) for number, content in part] for part in parts]
+    blocks = [[_line(*each, tabs) for each in part] for part in parts]
+    del parts  # of a large file, half of the memory
     layout = _layout(file, tabs, blocks)
-    rows = [[_token(line) for line in _without_comments(layout, block)] for block in blocks]
-    rows = [row for row in rows if row]
+    rows = []
+    for block in blocks:
+        if row := [_token(line) for line in _without_comments(layout, block)]:
+            rows.append(row)
+        block.clear()
     _check_order(layout, rows)
     return rows
 
@@ -131,10 +138,16 @@ def _has_tabs(file: Path, lines: Sequence[tuple[int, str]]) -> bool:
     return True
 
 
+def _line(number: int, content: str, tabs: bool) -> _Line:
+    fields = _fields(content, tabs)
+    return _Line(number, content, fields, fields[0].startswith("#"))
+
+
 def _fields(content: str, tabs: bool) -> tuple[str, ...]:
     if tabs:
         return tuple(field.strip(" ") for field in content.split("\t"))
-    return tuple(_BETWEEN.split(content.strip(BLANKS)))
+    # `str.split` alone would split at U+00A0, too. Without tabs, empty parts are blanks in a row.
+    return tuple(filter(None, content.replace("\t", " ").split(" ")))
 
 
 def _layout(file: Path, tabs: bool, blocks: Sequence[Sequence[_Line]]) -> _Layout:
@@ -187,6 +200,10 @@ def _without_comments(layout: _Layout, block: Sequence[_Line]) -> Iterator[_Line
 def _is_comment(layout: _Layout, line: _Line) -> bool:
     """Return True for a comment among lines that begin with "#" before or behind the tokens of a row.
 
+    Its number of columns tells, or else its label: of a token it is one that others have, or the mark of a
+    span, which behind a bare "#" must be of a kind that others have. A comment has a known form, or is a
+    word behind "#" and a blank, in a file of spans.
+
     Raises:
         DataError: if neither its columns nor its label tell a comment from a token.
     """
@@ -198,10 +215,12 @@ def _is_comment(layout: _Layout, line: _Line) -> bool:
                 "and others have tabs. Separate the columns of all lines by tabs."
             )
         return True
-    scheme = layout.scheme or SpanScheme()
-    if line.label in layout.labels or scheme.read(line.label) is not None:
+    mark = (layout.scheme or SpanScheme()).read(line.label)
+    is_mark = mark is not None and (mark.mark == OUTSIDE or mark.kind in layout.kinds)
+    if line.label in layout.labels or is_mark or (mark is not None and line.fields[0] != "#"):
         return False
-    if layout.scheme is not None or _COMMENT.match(line.content.lstrip(BLANKS)):
+    content = line.content.lstrip(BLANKS)
+    if _COMMENT.match(content) or (layout.scheme is not None and mark is None and content.startswith("# ")):
         return True
     raise DataError(
         f"{layout.file}: line {line.number}, {line.content!r:.60}, begins with '#' and has {layout.width} "
@@ -211,7 +230,7 @@ def _is_comment(layout: _Layout, line: _Line) -> bool:
 
 
 def _token(line: _Line) -> Token:
-    return Token(line.number, line.fields[0], line.label)
+    return Token(line.number, line.fields[0], sys.intern(line.label))
 
 
 def _check_order(layout: _Layout, rows: Sequence[Sequence[Token]]) -> None:

@@ -23,6 +23,8 @@ class KerasMethods(DeferredCompile):
     learns: ClassVar[str]
     returns: ClassVar[str]
     config: Any  # an `EncoderConfig`
+    # Of weights that are being loaded, and are not this model's.
+    _refusal: ConfigError | None = None
 
     @abstractmethod
     def _is_raw(self, x: Any) -> bool:
@@ -99,9 +101,12 @@ class KerasMethods(DeferredCompile):
                 "Load the whole model, its .keras file, with `models.load`; or call `adapt` with the rows "
                 "that the saved one has learned from, and then `load_weights`."
             )
+        has_record = True
         if not skip_mismatch:
-            weights_record.check_file(filepath, self._record(), self.config.training_only)
+            has_record = weights_record.check_file(filepath, self._record(), self.config.training_only)
         super().load_weights(filepath, skip_mismatch=skip_mismatch, **kwargs)
+        if not has_record:
+            weights_record.warn_of_no_record(filepath)
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
@@ -111,9 +116,19 @@ class KerasMethods(DeferredCompile):
     def load_own_variables(self, store: Any) -> None:
         super().load_own_variables(weights_record.without_record(store))
         found = weights_record.read(store)
-        if found is not None and self._head is not None:
-            # Not all loading begins with `load_weights` above: this model may be a part of another.
-            weights_record.check(found, self._record(), self.config.training_only, "The file")
+        # Not all loading begins with `load_weights` above: this model may be a part of another, which Keras
+        # visits once for each name that it has there, and with an empty store from the second on. A refusal
+        # must last till then, because a visit without an error would count as loaded.
+        if found is None:
+            if self._refusal is not None:
+                raise self._refusal
+        elif self._head is not None:
+            self._refusal = None
+            try:
+                weights_record.check(found, self._record(), self.config.training_only, "The file")
+            except ConfigError as error:
+                self._refusal = error
+                raise
 
     def _record(self) -> dict[str, Any]:
         return weights_record.record_of(self.get_config())

@@ -33,6 +33,8 @@ def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
     # Two ways to say the same.
     if "labels" in found and "multi_label" in found:
         found["multi_label"] = bool(found["multi_label"])
+    if found.get("spans") is True:  # as in files of earlier versions
+        found["spans"] = "IOB2"
     config = found.get("config", {})
     if config.get("feed_forward_dim", 0) is None:
         found["config"] = {**config, "feed_forward_dim": 4 * config["width"]}
@@ -55,8 +57,11 @@ def without_record(store: Any) -> dict[str, Any]:
     return {name: store[name] for name in store.keys() if name != _NAME}  # noqa: SIM118  Keras' store is no dict
 
 
-def check_file(path: Any, own: Mapping[str, Any], free: Collection[str]) -> None:
+def check_file(path: Any, own: Mapping[str, Any], free: Collection[str]) -> bool:
     """Check that a file's weights belong to a model, before any of them is changed.
+
+    Returns:
+        False for a file without a record, of which nothing can be said.
 
     Args:
         path: the file that `keras.Model.load_weights` is to read.
@@ -67,13 +72,17 @@ def check_file(path: Any, own: Mapping[str, Any], free: Collection[str]) -> None
         ConfigError: if they do not.
     """
     found = _record_in(str(path))
-    if found is None:
-        warn_user(
-            f"{path} does not say of which words, labels and settings its weights are, as files of earlier "
-            "versions do not. They are loaded, but it could not be checked that they belong to this model."
-        )
-        return
-    check(found, own, free, str(path))
+    if found is not None:
+        check(found, own, free, str(path))
+    return found is not None
+
+
+def warn_of_no_record(path: Any) -> None:
+    """Warn that weights were loaded from a file without a record."""
+    warn_user(
+        f"{path} does not say of which words, labels and settings its weights are, as files of earlier "
+        "versions do not. They are loaded, but it could not be checked that they belong to this model."
+    )
 
 
 def check(found: Mapping[str, Any], own: Mapping[str, Any], free: Collection[str], where: str) -> None:

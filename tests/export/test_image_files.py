@@ -264,6 +264,14 @@ def test_many_segments_end_in_an_error_and_not_in_a_long_search():
         graph_orientation(content)
 
 
+def test_exif_notes_of_many_segments_are_bounded():
+    """Each further segment copies those before it: 60 MB of them took over a minute."""
+    part = app1(notes(6) + bytes(60_000))
+    assert graph_orientation(jpeg(part * 4)) == 6
+    with pytest.raises(tf.errors.InvalidArgumentError, match="and 256 KiB of Exif notes"):
+        graph_orientation(jpeg(part * 6))
+
+
 def sixteen(pixels):
     return (pixels.astype(">u2") << 8) + 255 - pixels
 

@@ -123,8 +123,9 @@ _OF_ALL = (
     _fields(NO_EFFECT, "dtype torch_dtype", "weights in half precision are computed in float32"),
     _fields(
         NO_EFFECT,
-        "_name_or_path _commit_hash name_or_path transformers_version transformers.js_config label2id "
-        "sentence_transformers finetuning_task task_specific_params model_max_length language",
+        "_name_or_path _commit_hash name_or_path transformers_version transformers.js_config "
+        "sbert_ce_default_activation_function label2id sentence_transformers finetuning_task "
+        "task_specific_params model_max_length language",
         "where the model comes from, and notes",
     ),
     _fields(
@@ -257,9 +258,9 @@ _TOKENIZER_CONFIG = FileFields(
             NO_EFFECT,
             "max_length stride truncation truncation_strategy padding return_tensors clean_text "
             "wordpieces_prefix trim_offsets errors legacy from_slow use_fast add_bos_token add_eos_token "
-            "return_token_type_ids "
-            "name_or_path tokenizer_file special_tokens_map_file vocab_file merges_file processor_class "
-            "backend is_local local_files_only files_loaded verbose model_input_names init_inputs "
+            "return_token_type_ids name_or_path tokenizer_file full_tokenizer_file special_tokens_map_file "
+            "vocab_file merges_file processor_class backend is_local local_files_only files_loaded verbose "
+            "model_input_names init_inputs "
             "clean_up_tokenization_spaces chat_template _commit_hash transformers_version "
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
             "notes, and settings that transformers 5 does not read here",
