@@ -146,8 +146,11 @@ def _line(number: int, content: str, tabs: bool) -> _Line:
 def _fields(content: str, tabs: bool) -> tuple[str, ...]:
     if tabs:
         return tuple(field.strip(" ") for field in content.split("\t"))
-    # `str.split` alone would split at U+00A0, too. Without tabs, empty parts are blanks in a row.
-    return tuple(filter(None, content.replace("\t", " ").split(" ")))
+    if "\t" in content:  # of a comment
+        content = content.replace("\t", " ")
+    # `split()` without a sign would split at U+00A0, too. An empty part is one blank of several.
+    fields = content.split(" ")
+    return tuple(filter(None, fields) if "" in fields else fields)
 
 
 def _layout(file: Path, tabs: bool, blocks: Sequence[Sequence[_Line]]) -> _Layout:
