@@ -165,6 +165,7 @@ def test_integer_targets_mean_the_same_in_every_call(form, labels, targets, name
     assert history["val_loss"][0] == pytest.approx(wanted[0], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_validation_before_the_first_fit_is_read_as_after_it():
     model = models.TextClassifier(models.TextConfig(**SMALL, ngram_buckets=64))
     model.compile()
@@ -207,6 +208,7 @@ def test_targets_of_other_types_stay_as_they_are():
     assert named(tf.constant([1, 0]), ["+", "-"]) == ["-", "+"]
 
 
+@pytest.mark.slow
 def test_integers_of_positions_are_indices_up_to_the_padding():
     rows = [["a", "film"], ["the", "best", "film"], []]
     tags = [["D", "N"], ["D", "A", "N"], []]

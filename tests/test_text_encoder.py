@@ -121,6 +121,7 @@ def test_padding_gets_the_id_0_and_its_vector_the_first_row(tmp_path):
     np.testing.assert_array_equal(table, theirs[[1, 0, *range(2, len(theirs))]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
 def test_padding_that_a_text_has_is_a_token_with_the_vector_of_padding(tmp_path, config):
     """At the beginning, in the middle, at the end and alone, beside longer and shorter rows."""
@@ -140,6 +141,7 @@ def test_padding_that_a_text_has_is_a_token_with_the_vector_of_padding(tmp_path,
         assert not found[row][len(known) :].any()
 
 
+@pytest.mark.slow
 def test_a_file_from_before_padding_had_a_position_answers_as_it_did(tmp_path):
     """Its table of positions begins with that of the first token, and its config knows no other."""
     model = models.TextEncoder(start=write_folder(tmp_path / "m", MPNET))
@@ -660,6 +662,7 @@ def test_a_cross_encoder_can_still_begin_a_training(tmp_path):
     assert models.TextClassifier(start=folder).config.pooling == "mean"
 
 
+@pytest.mark.slow
 def test_case_is_folded_before_a_tokenizer_that_keeps_it(tmp_path):
     files = {"tokenizer_config__json": {"do_lower_case": False}, SENTENCE: {"do_lower_case": True}}
     model = models.TextEncoder(start=write_folder(tmp_path / "m", **files))

@@ -49,6 +49,7 @@ def refused(model, path, said):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_weights_of_the_same_words_and_labels_give_the_same_answers(form, tmp_path):
     model, other = text_model(), text_model(config={"dropout": 0.4, "min_count": 9, "feed_forward_dim": 32})
@@ -181,6 +182,7 @@ def test_a_model_without_rows_says_that_weights_hold_no_words(tmp_path):
     assert model.labels == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS[:2])
 def test_an_older_file_of_weights_loads_with_a_warning(form, tmp_path, monkeypatch):
     model, other = text_model(), text_model()
