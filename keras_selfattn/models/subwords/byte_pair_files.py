@@ -9,7 +9,6 @@ from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.described_tokenizer import described, warn_of_difference
 from keras_selfattn.models.subwords.tokenizer_class import ROBERTA
 from keras_selfattn.models.subwords.tokenizer_files import (
-    CONFIG,
     TEMPLATES,
     TOKENIZER,
     in_order,
@@ -19,6 +18,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     special_names,
     template,
     text_in,
+    told_by_file,
 )
 
 VOCABULARY, MERGES = "vocab.json", "merges.txt"
@@ -58,19 +58,11 @@ def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, li
             what was found and what is supported.
     """
     found = described(folder, "BPE", _vocabulary, ROBERTA.tokens)
-    try:
+    with told_by_file(folder, found.path):
         settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
         warn_of_difference(
             found, settings, lambda file: _read(found.path, file, found.names, max_tokens)[0], _COMPARED
         )
-    except ConfigError as error:
-        if str(folder) in str(error):
-            raise
-        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{found.path}, or {CONFIG} beside it, has not the usual form: {error!r}."
-        ) from error
     return settings, vocabulary
 
 

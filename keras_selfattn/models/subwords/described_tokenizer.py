@@ -16,6 +16,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     json_if_any,
     json_in,
     model_of,
+    told_by_file,
 )
 from keras_selfattn.user_warnings import warn_user
 
@@ -66,7 +67,7 @@ def described(
     else:
         file, held = {}, vocabulary(folder)
         path = held.pop("path")
-    try:
+    with told_by_file(folder, path):
         chosen = class_of(folder, config, of_model, model, has_file=bool(file))
         pieces = {**held, "vocab": dict(held["vocab"])}
         if model == "WordPiece":
@@ -81,12 +82,6 @@ def described(
         fields = {ours: f"{theirs}_token" for ours, theirs in _NAMES.items()}
         found = {ours: names.get(field) or defaults[field] for ours, field in fields.items()}
         parts = dict(file) if chosen.of_file else _built(chosen, pieces, config, found, added.ids)
-    except ConfigError as error:
-        if str(folder) in str(error):
-            raise
-        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
     parts |= {"added_tokens": list(added.tokens.values()), "truncation": file.get("truncation")}
     return DescribedTokenizer(path, parts, found, chosen, {} if chosen.of_file else file, config)
 

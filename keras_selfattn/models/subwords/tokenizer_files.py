@@ -1,7 +1,8 @@
 """Read the parts that the files of all tokenizers have: `tokenizer.json`, and the config beside it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,26 @@ _FIELDS = {
     "BertProcessing": ("cls", "sep"),
     "RobertaProcessing": ("cls", "sep", "trim_offsets", "add_prefix_space"),
 }
+
+
+@contextmanager
+def told_by_file(folder: Path, path: Path) -> Iterator[None]:
+    """Raise ConfigError with the place of the files for whatever cannot be read of them.
+
+    The files of others may have any form, so an error of Python about their content is one about the file.
+
+    Args:
+        folder: the tokenizer's.
+        path: of the file that is read.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        if str(folder) in str(error):
+            raise
+        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
 
 
 def part_of(path: Path, found: Mapping[str, Any], name: str, *supported: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     special_names,
     template,
     text_in,
+    told_by_file,
 )
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 
@@ -68,19 +69,11 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
             what was found and what is supported.
     """
     found = described(folder, "WordPiece", _vocabulary, _default_names(folder))
-    try:
+    with told_by_file(folder, found.path):
         settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
         warn_of_difference(
             found, settings, lambda file: _read(found.path, file, found.names, max_tokens)[0], _COMPARED
         )
-    except ConfigError as error:
-        if str(folder) in str(error):
-            raise
-        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{found.path}, or {CONFIG} beside it, has not the usual form: {error!r}."
-        ) from error
     return settings, vocabulary
 
 
