@@ -168,7 +168,7 @@ class _Parquet:
                 if name not in answers
             }
         columns |= {name: _arrow_column(values) for name, values in answers.items()}
-        batch = pa.record_batch(columns, metadata=_named_classes(window))
+        batch = pa.record_batch(columns, metadata=_class_metadata(window))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
@@ -191,7 +191,7 @@ class _Parquet:
         draft.unlink()
 
 
-def _named_classes(window: Window) -> dict[bytes, bytes] | None:
+def _class_metadata(window: Window) -> dict[bytes, bytes] | None:
     """Return the metadata that names the classes of a window's columns, which stay numbers in Parquet."""
     metadata = None if window.table is None else window.table.schema.metadata
     return {FEATURES_KEY: metadata[FEATURES_KEY]} if metadata and FEATURES_KEY in metadata else None

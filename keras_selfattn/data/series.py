@@ -17,7 +17,7 @@ from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.data.series_formats import read_delimited, read_frames
 from keras_selfattn.data.ts_files import read_ts
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.label_names import LabelReader, without_column
+from keras_selfattn.label_names import LabelReader, is_missing, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
@@ -218,7 +218,7 @@ def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Seque
 def _name(file: Path, row: int, label: Any, read: LabelReader) -> str:
     if isinstance(label, np.ndarray) and label.ndim:
         raise DataError(f"{file}: row {row} (counted from 0) has several labels. Give one a row.")
-    if label is None or label != label or not str(label).strip():  # noqa: PLR0124  NaN
+    if is_missing(label) or not str(label).strip():
         raise DataError(f"{file}: row {row} (counted from 0) has no label.")
     return bare(read(f"{file}: the label of row {row} (counted from 0)", label))
 
