@@ -116,8 +116,8 @@ def test_tokens_have_their_labels(opened):
     assert tokens.locator(".token").all_inner_texts() == ["New York"]
     _, python, _ = curl_shown(page)
     assert python_answer(python)["label"].tolist() == [["NAME", "O", "O"], ["NAME", "", ""]]
-    page.get_by_label("Tokens", exact=True).fill("  10\u00a0000\tmen\u2009 ")
-    expect(page.locator(".rows tbody tr")).to_have_count(1)
+    page.get_by_label("Tokens", exact=True).fill("  10\u00a0000\tmen\u2009 \nyes\nno")
+    expect(page.locator(".rows tbody tr")).to_have_count(3)
     assert tokens.locator(".token").all_text_contents() == ["10\u00a0000", "men\u2009"]
 
 
