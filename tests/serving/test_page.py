@@ -118,6 +118,7 @@ def test_tokens_have_their_labels(opened):
     assert python_answer(python)["label"].tolist() == [["NAME", "O", "O"], ["NAME", "", ""]]
     page.get_by_label("Tokens", exact=True).fill("  10\u00a0000\tmen\u2009 \nyes\nno")
     expect(page.locator(".rows tbody tr")).to_have_count(3)
+    page.locator(".rows tbody tr").first.get_by_role("button").click()
     assert tokens.locator(".token").all_text_contents() == ["10\u00a0000", "men\u2009"]
 
 
