@@ -13,7 +13,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet transformers==5.24.0 tokenizers==0.23.3
+"$folder/env/bin/python" -m pip install --quiet transformers==5.24.0 tokenizers==0.23.3
 cd "$folder"
 "$folder/env/bin/python" - <<'PY' >seen.txt 2>warnings.txt
 import json

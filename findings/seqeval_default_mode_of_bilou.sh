@@ -13,7 +13,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet seqeval==1.2.2
+"$folder/env/bin/python" -m pip install --quiet seqeval==1.2.2
 cd "$folder"
 "$folder/env/bin/python" - <<'PY' >seen.txt
 import warnings

@@ -13,7 +13,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet aeon==1.6.0 sktime==1.2.0
+"$folder/env/bin/python" -m pip install --quiet aeon==1.6.0 sktime==1.2.0
 cd "$folder"
 "$folder/env/bin/python" -W ignore - <<'PY' >seen.txt
 import numpy as np

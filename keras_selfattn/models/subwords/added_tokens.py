@@ -65,7 +65,7 @@ class AddedTokens:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the files say of added tokens.
+    """The added tokens that the files of a folder declare.
 
     Args:
         listed: tokens with their ids, in the order of these.
