@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..wire import codec
 from ..wire.dtypes import CodecError
+from ..wire.shapes import misfit
 from .failures import ServerRef
 from .model_metadata import Signature, TensorSpec
 
@@ -96,9 +97,7 @@ def _checked(server: ServerRef, alias: str, value: ArrayLike, spec: TensorSpec |
         wants = "" if spec is None else f". The model wants {spec!r}"
         raise server.refused(f"input {alias!r}: {error}{wants}") from error
     if spec is not None and not spec.takes(array.shape):
-        shape = f"[{', '.join(map(str, array.shape))}]"
-        hint = ": pass a list of rows" if array.ndim + 1 == len(spec.shape or ()) else ""
-        raise server.refused(f"input {alias!r} has shape {shape}. The model wants {spec!r}{hint}")
+        raise server.refused(misfit(alias, array.shape, spec.dtype, spec.shape))
     return array
 
 

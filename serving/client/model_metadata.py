@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from ..errors import ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
+from ..wire import shapes
 from ..wire.dtypes import dtype_name
 from .failures import ServerRef
 from .steps import GET_MODEL_METADATA, Pause, Request, Steps
@@ -29,18 +30,14 @@ class TensorSpec:
     """
 
     dtype: str
-    shape: tuple[int | None, ...] | None
+    shape: shapes.Shape
 
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Return whether an array of a shape fits."""
-        if self.shape is None:
-            return True
-        same_rank = len(shape) == len(self.shape)
-        return same_rank and all(want in (None, size) for want, size in zip(self.shape, shape, strict=True))
+        return shapes.takes(self.shape, shape)
 
     def __repr__(self) -> str:
-        shape = "[...]" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
-        return f"{self.dtype} {shape}"
+        return shapes.described(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,13 +112,10 @@ def _signature(proto: pb.SignatureDef) -> Signature:
 
 
 def _specs(infos: Mapping[str, pb.TensorInfo]) -> dict[str, TensorSpec]:
-    return {name: TensorSpec(dtype_name(infos[name].dtype), _dims(infos[name])) for name in sorted(infos)}
-
-
-def _dims(info: pb.TensorInfo) -> tuple[int | None, ...] | None:
-    if info.tensor_shape.unknown_rank:
-        return None
-    return tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
+    return {
+        name: TensorSpec(dtype_name(infos[name].dtype), shapes.declared_shape(infos[name]))
+        for name in sorted(infos)
+    }
 
 
 # Not all callers have a type checker.

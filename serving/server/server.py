@@ -263,7 +263,7 @@ class Server:
         server = grpc_server(self._options, self._interceptors())
         runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
         api = InferenceApi(self.models, runner, self._metrics, self._management, self.config, self._logs)
-        open_inference = OpenInference(api, self.models, __version__)
+        open_inference = OpenInference(api, self.models, self._management, __version__)
         grpc_api = GrpcApi(api, open_inference)
         grpc_api.add_to(server)
         self._health = Health()

@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 import serving_models as models
+import tensorflow as tf
 from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -31,12 +32,29 @@ DATATYPES = {
 CARRIED = [name for name in models.Types.NAMES if "complex" not in name]
 
 
+class Columns(tf.Module):
+    """A row of a table."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="text"),
+            tf.TensorSpec([None], tf.float64, name="n"),
+            tf.TensorSpec([None], tf.int64, name="i"),
+        ]
+    )
+    def serve(self, text, n, i):
+        return {"y": n * tf.cast(i, tf.float64), "length": tf.strings.length(text)}
+
+
 @pytest.fixture(scope="module")
 def server(half_base, tf1_base, slow_base, tmp_path_factory):
     """A server of several models, of which `half` has two versions and labels for them."""
     folder = tmp_path_factory.mktemp("models")
-    types, half = folder / "types", folder / "half"
+    types, half, text, columns = (folder / name for name in ("types", "half", "text", "columns"))
     models.save(models.Types(), types)
+    models.save(Columns(), columns)
+    sentiment = models.Sentiment()
+    models.save(sentiment, text, serving_default=sentiment.serve, echo=sentiment.echo)
     models.save(models.HalfPlusTwo(b=1.0), half, 1)
     module = models.HalfPlusTwo()
     models.save(module, half, 3, serving_default=module.serve, matmul=module.matmul)
@@ -44,9 +62,12 @@ def server(half_base, tf1_base, slow_base, tmp_path_factory):
         "half": "model_version_policy { all {} } version_labels { key: 'stable' value: 1 }",
         "tf1": "",
         "slow": "",
-        "types": "",
+        **dict.fromkeys(("types", "text", "columns"), ""),
     }
-    bases = {"half": half, "tf1": tf1_base, "slow": slow_base, "types": types}
+    bases = {
+        **{"half": half, "tf1": tf1_base, "slow": slow_base, "types": types},
+        **{"text": text, "columns": columns},
+    }
     entries = [
         f"config {{ name: '{name}' base_path: '{base}' model_platform: 'tensorflow' {more[name]} }}"
         for name, base in bases.items()
@@ -359,7 +380,6 @@ def test_bytes_that_are_no_message_are_refused(server):
     "name",
     [
         "ModelStreamInfer",
-        "RepositoryIndex",
         "RepositoryModelLoad",
         "SystemSharedMemoryStatus",
         "TraceSetting",
@@ -378,7 +398,10 @@ def test_calls_that_triton_adds_are_unimplemented_by_name(server, name):
     ("method", "path"),
     [
         *(("GET", f"/v2/{each}") for each in ("systemsharedmemory/status", "models/stats", "trace/setting")),
-        *(("POST", f"/v2/{each}") for each in ("repository/index", "models/half/generate", "logging")),
+        *(
+            ("POST", f"/v2/{each}")
+            for each in ("repository/models/half/load", "models/half/generate", "logging")
+        ),
         ("GET", "/v2/models/half/config"),
         ("GET", "/v2/models/half/versions/3/stats"),
     ],
@@ -393,7 +416,11 @@ def test_paths_that_triton_adds_are_unimplemented_by_name(server, method, path):
 def test_a_path_or_method_that_is_not_there_is_refused(server):
     assert answer(server, "/v2/nothing") == (
         404,
-        {"error": "there is nothing at /v2/nothing; the Open Inference Protocol begins with /v2/models"},
+        {
+            "error": "there is nothing at /v2/nothing; the Open Inference Protocol has /v2, /v2/health/live, "
+            "/v2/health/ready, /v2/models, /v2/models/MODEL[/versions/VERSION] and, after it, /ready and "
+            "/infer"
+        },
     )
     assert answer(server, "/v2/models/half/infer") == (
         400,
@@ -408,17 +435,208 @@ def test_a_path_or_method_that_is_not_there_is_refused(server):
 
 
 def test_lists_may_be_nested_as_their_shape(server):
-    x = {**HALF, "shape": [2, 1], "data": [[2], [4]]}
-    _, found = answer(server, "/v2/models/half/infer", {"inputs": [x]})
-    assert (found["outputs"][0]["shape"], found["outputs"][0]["data"]) == ([2, 1], [3.0, 4.0])
+    x = {"name": "x", "datatype": "FP32", "shape": [2, 1, 2], "data": [[[2, 3]], [[4, 5]]]}
+    _, found = answer(server, "/v2/models/types/infer", {"inputs": [x]})
+    assert (found["outputs"][0]["shape"], found["outputs"][0]["data"]) == ([2, 1, 2], [2.0, 3.0, 4.0, 5.0])
 
 
-def test_values_beyond_json_come_as_they_are_written_by_others(server):
+FLOATING = {"FP16": "float16", "BF16": "bfloat16", "FP32": "float32", "FP64": "float64"}
+
+
+@pytest.mark.parametrize("datatype", FLOATING)
+@pytest.mark.parametrize("data", ["[1.5, null, -2]", "[[1.5], [NaN], [-2]]", "[1.5, -NaN, -2]"])
+def test_null_and_nan_among_floating_numbers_are_nan_and_answered_as_null(server, datatype, data):
+    shape = "[3, 1]" if "[[" in data else "[3]"
+    body = (
+        f'{{"parameters": {{"signature_name": "{FLOATING[datatype]}"}}, "inputs": [{{"name": "x", '
+        f'"datatype": "{datatype}", "shape": {shape}, "data": {data}}}]}}'
+    )
+    status, body, _ = ask(server, "/v2/models/types/infer", body.encode())
+    assert status == 200, body
+    (output,) = json.loads(body, parse_constant=pytest.fail)["outputs"]
+    assert output["data"] == [1.5, None, -2.0]
+
+
+def test_all_values_are_written_beside_nan(server):
+    values = np.float32([*range(100), np.nan, 0.1])
+    x = {"name": "x", "datatype": "FP32", "shape": [102], "data": [*values[:-2].tolist(), None, 0.1]}
+    _, found = answer(server, "/v2/models/types/infer", {"inputs": [x]})
+    assert found["outputs"][0]["data"] == [*range(100), None, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data"),
+    [("INT64", [1, None]), ("UINT8", [1, None]), ("BOOL", [True, None]), ("BYTES", ["a", None])],
+)
+def test_null_among_values_of_other_types_is_refused_with_its_place(server, datatype, data):
+    x = {"name": "x", "datatype": datatype, "shape": [2], "data": data}
+    assert answer(server, "/v2/models/types/infer", {"inputs": [x]}) == (
+        400,
+        {
+            "error": "input x: value 1 is null, which stands for NaN: FP16, BF16, FP32 and FP64 have it, and "
+            f"{datatype} does not. Send a value in its place"
+        },
+    )
+
+
+def test_infinities_are_read_and_answered_in_binary_only(server):
     x = {**HALF, "shape": [3], "data": "[NaN, Infinity, -Infinity]"}
-    body = json.dumps({"inputs": [x]}).replace('"[', "[").replace(']"', "]").encode()
-    status, found = answer(server, "/v2/models/half/infer", body)
+    parameters = {"binary_data_output": True}
+    plain = json.dumps({"inputs": [x]}).replace('"[', "[").replace(']"', "]")
+    asked = json.dumps({"inputs": [x], "parameters": parameters}).replace('"[', "[").replace(']"', "]")
+    status, body, headers = ask(server, "/v2/models/half/infer", asked.encode())
     assert status == 200
-    np.testing.assert_array_equal(found["outputs"][0]["data"], [np.nan, np.inf, -np.inf])
+    np.testing.assert_array_equal(rest_array(body, headers), np.float32([np.nan, np.inf, -np.inf]))
+    assert answer(server, "/v2/models/half/infer", plain.encode()) == (
+        400,
+        {
+            "error": "output y has inf at value 1, which JSON cannot carry; ask for it with the parameter "
+            "binary_data"
+        },
+    )
+
+
+# Bodies that clients wrote, with the answers that these can read. MLServer's were written by the codecs of
+# MLServer 1.7.1 (NumpyCodec, StringCodec; PandasCodec of a frame with pandas 2.3.3), KServe's by the SDK's
+# InferenceRESTClient of KServe 0.21.0.
+CLIENTS = {
+    "NumpyCodec": (
+        "half",
+        '{"inputs":[{"name":"x","shape":[3,1],"datatype":"FP32","parameters":{"content_type":"np"},'
+        '"data":[2.0,null,4.0]}]}',
+        {"y": ([3], [3.0, None, 4.0])},
+    ),
+    "StringCodec": (
+        "text",
+        '{"inputs":[{"name":"text","shape":[2,1],"datatype":"BYTES","parameters":{"content_type":"str"},'
+        '"data":["good","bad"]}]}',
+        {
+            "label": ([2], ["pos", "neg"]),
+            "probabilities": ([2, 3], [0.125, 0.75, 0.125, 0.75, 0.125, 0.125]),
+            "score": ([2], [0.75, 0.75]),
+        },
+    ),
+    "PandasCodec": (
+        "columns",
+        '{"parameters":{"content_type":"pd"},"inputs":[{"name":"text","shape":[2,1],"datatype":"BYTES",'
+        '"parameters":{"content_type":"str"},"data":["good","bad"]},{"name":"n","shape":[2,1],'
+        '"datatype":"FP64","data":[1.5,null]},{"name":"i","shape":[2,1],"datatype":"INT64","data":[1,2]}]}',
+        {"length": ([2], [4, 3]), "y": ([2], [1.5, None])},
+    ),
+    "Base64Codec": (
+        "text",
+        '{"parameters":{"signature_name":"echo"},"inputs":[{"name":"text","shape":[2,1],"datatype":"BYTES",'
+        '"parameters":{"content_type":"base64"},"data":["Z29vZA==","w6Q="]}]}',
+        {"bytes": ([2, 1], [4, 2]), "text": ([2, 1], ["good", "ä"])},
+    ),
+    "InferenceRESTClient": (
+        "half",
+        '{"id":"1","model_name":"half","inputs":[{"name":"x","shape":[3],"datatype":"FP32",'
+        '"data":[2.0,null,4.0]}]}',
+        {"y": ([3], [3.0, None, 4.0])},
+    ),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_kserves_and_mlservers_clients_write_is_answered(server, client):
+    model, body, outputs = CLIENTS[client]
+    status, found = answer(server, f"/v2/models/{model}/infer", body.encode())
+    assert status == 200, found
+    assert {each["name"]: (each["shape"], each["data"]) for each in found["outputs"]} == outputs
+
+
+def test_base64_is_read_where_a_parameter_names_it_and_refused_where_it_is_none(server, call):
+    request = request_of("text", [], "", {"signature_name": "echo"}, text=np.array([b"w6Q="], object))
+    request.inputs[0].parameters["content_type"].string_param = "base64"
+    assert arrays_of(call("ModelInfer", request))["text"].tolist() == ["ä".encode()]
+    text = {"name": "text", "datatype": "BYTES", "shape": [2], "data": ["w6Q=", "good!"]}
+    body = {"inputs": [{**text, "parameters": {"content_type": "base64"}}]}
+    words = "input text: value 1 is not base64, which its parameter content_type says"
+    status, found = answer(server, "/v2/models/text/infer", body)
+    assert (status, found["error"].startswith(words)) == (400, True)
+
+
+def test_models_are_listed_as_kserve_lists_them(server):
+    names = ["columns", "half", "slow", "text", "tf1", "types"]
+    for path in ("/v2/models", "/v2/models/"):
+        assert answer(server, path) == (200, {"models": names})
+
+
+def entry(name, version, state="READY", reason=""):
+    return {"name": name, "version": version, "state": state, "reason": reason}
+
+
+def test_the_repository_is_listed_as_triton_and_mlserver_list_it(server, call):
+    listed = [
+        *(entry("columns", "1"), entry("half", "3"), entry("half", "1"), entry("slow", "1")),
+        *(entry("text", "1"), entry("tf1", "123"), entry("types", "1")),
+    ]
+    for body in (b"{}", b"", {"ready": True}, {"ready": False}):
+        assert answer(server, "/v2/repository/index", body, method="POST") == (200, listed)
+    found = call("RepositoryIndex", oip.RepositoryIndexRequest(ready=True))
+    assert [entry(each.name, each.version, each.state, each.reason) for each in found.models] == listed
+    words = "request: 'ready' must be true or false. Received 1"
+    assert answer(server, "/v2/repository/index", {"ready": 1}) == (400, {"error": words})
+
+
+def test_a_version_that_does_not_load_is_listed_with_its_reason(tmp_path, until):
+    models.save(models.HalfPlusTwo(), tmp_path, 1)
+    broken = models.save(models.HalfPlusTwo(), tmp_path, 2)
+    (broken / "saved_model.pb").write_bytes(b"no graph")
+    config = ServerConfig("half", tmp_path, port=0, rest_api_port=-1, max_num_load_retries=0)
+    with Server(config) as server:
+
+        def listed(body):
+            return answer(server, "/v2/repository/index", body)[1]
+
+        until(lambda: len(listed({})) == 2)
+        until(lambda: listed({})[0]["state"] == "UNAVAILABLE")
+        failed, works = listed({})
+        assert (failed["version"], works) == ("2", entry("half", "1"))
+        assert failed["reason"]
+        assert listed({"ready": True}) == [entry("half", "1")]
+
+
+WITHOUT = "Send it there, or send the Open Inference Protocol's 'inputs' here"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v2/models/half", {"instances": [1.0]}, "POST /v1/models/half:predict. " + WITHOUT),
+        ("/v2/models/half/versions/3", {"instances": [1.0]}, "POST /v1/models/half/versions/3:predict. "),
+        (
+            "/v2/models/half/versions/stable",
+            {"inputs": {"x": [1.0]}},
+            "/v1/models/half/labels/stable:predict",
+        ),
+        ("/v2/models/half", {"inputs": [1.0]}, "POST /v1/models/half:predict. " + WITHOUT),
+        ("/v2/models/tf1", {"examples": [{"x": 1}]}, "/v1/models/tf1:classify or /v1/models/tf1:regress. "),
+    ],
+)
+def test_a_body_of_tensorflow_servings_api_is_told_its_path(server, path, body, words):
+    status, found = answer(server, f"{path}/infer", body)
+    assert (status, words in found["error"]) == (400, True), found
+
+
+@pytest.mark.parametrize("method", ["predict", "classify", "regress"])
+@pytest.mark.parametrize("version", ["", "/versions/3"])
+def test_a_body_of_the_open_inference_protocol_is_told_its_path(server, method, version):
+    status, found = answer(server, f"/v1/models/half{version}:{method}", {"inputs": [HALF]})
+    assert (status, found) == (
+        400,
+        {
+            "error": "the body is a request of the Open Inference Protocol: 'inputs' is a list of tensors "
+            "with name and datatype. Send it to POST /v2/models/half/infer, or send "
+            + ("'instances' or columns here" if method == "predict" else "'examples' here")
+        },
+    )
+
+
+def test_a_key_of_another_protocol_beside_inputs_changes_nothing(server):
+    status, found = answer(server, "/v2/models/half/infer", {"inputs": [HALF], "instances": [9]})
+    assert (status, found["outputs"][0]["data"]) == (200, [3.0, 4.0])
 
 
 def test_bytes_that_are_not_utf_8_are_answered_in_binary_only(server):

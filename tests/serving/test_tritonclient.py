@@ -93,6 +93,15 @@ def test_server_and_models_are_live_ready_and_described(ask):
     assert (described["name"], described["datatype"], list(described["shape"])) == ("x", "FP32", [-1])
 
 
+def test_the_repository_is_listed(ask):
+    found = ask("get_model_repository_index")
+    listed = found if isinstance(found, list) else [plain(each) for each in found.models]
+    assert [(each["name"], each["version"], each["state"]) for each in listed] == [
+        ("half", "3", "READY"),
+        ("types", "1", "READY"),
+    ]
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_numbers_of_every_type_come_back(ask, module, name):
     array = np.array([TYPES[name]] * 2, name)
@@ -175,9 +184,7 @@ def test_errors_have_their_codes_and_words(ask, module):
     assert (code, "shared_memory_region" in words) == ("StatusCode.UNIMPLEMENTED" if is_grpc else "501", True)
 
 
-@pytest.mark.parametrize(
-    "method", ["get_model_repository_index", "get_inference_statistics", "get_log_settings", "load_model"]
-)
+@pytest.mark.parametrize("method", ["get_inference_statistics", "get_log_settings", "load_model"])
 def test_calls_of_tritons_own_are_refused_by_name(ask, method):
     with pytest.raises(InferenceServerException, match="is not part of the Open Inference Protocol"):
         ask(method, *(["half"] if method == "load_model" else []))

@@ -1,4 +1,9 @@
-"""Server reflection: tools such as grpcurl list the services and their messages."""
+"""Server reflection: tools such as grpcurl list the services and their messages.
+
+grpcio-reflection speaks v1alpha. v1 has the same messages in another package, and newer tools ask it first.
+
+Reference: grpc/reflection/v1/reflection.proto of grpc/grpc-proto.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +12,14 @@ import grpc.aio
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import Default, DescriptorPool
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from ...wire import open_inference_pb2 as oip
-from .grpc_services import SERVICES
+from .grpc_services import REFLECTION_SERVICES, SERVICES
 from .open_inference import SERVICE
 
+_METHOD = "ServerReflectionInfo"
+_V1_PACKAGE = "grpc.reflection.v1"
 _NUMBERS = {
     "fp32_contents": FieldDescriptorProto.TYPE_FLOAT,
     "fp64_contents": FieldDescriptorProto.TYPE_DOUBLE,
@@ -21,14 +28,22 @@ _NUMBERS = {
 
 def add_reflection(server: grpc.aio.Server) -> None:
     """Let tools list the services."""
-    names = (*SERVICES, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server, _Pools())  # pyright: ignore[reportArgumentType]
+    names = (*SERVICES, *REFLECTION_SERVICES)
+    servicer: Any = reflection.aio.ReflectionServicer(names, _Pools())  # pyright: ignore[reportArgumentType]
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    for service in REFLECTION_SERVICES:
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {_METHOD: handler}),))
 
 
 class _Pools:
-    """The descriptors of all services: those of the Open Inference Protocol under its own package's name.
+    """The descriptors of all services, under the names that the protocols have.
 
-    They are in a pool of their own, since a program may have loaded others of that name.
+    The Open Inference Protocol's package has another name here, and reflection's v1 is made of v1alpha. Both
+    are in a pool of their own, since a program may have loaded others of their names.
     """
 
     def __init__(self) -> None:
@@ -39,10 +54,12 @@ class _Pools:
                 if field.name in _NUMBERS:  # which are bytes here, to be read without an object each
                     field.type, field.label = _NUMBERS[field.name], FieldDescriptorProto.LABEL_REPEATED
         package, _, _ = SERVICE.rpartition(".")
-        # As text, because the package's name begins the name of each type.
-        renamed = text_format.MessageToString(own).replace(own.package, package)
+        alpha = FileDescriptorProto()
+        reflection_pb2.DESCRIPTOR.CopyToProto(alpha)
+        alpha.name = alpha.name.replace("v1alpha", "v1")
         self._pool = DescriptorPool()
-        self._pool.AddSerializedFile(text_format.Parse(renamed, FileDescriptorProto()).SerializeToString())
+        self._pool.AddSerializedFile(_renamed(own, package).SerializeToString())
+        self._pool.AddSerializedFile(_renamed(alpha, _V1_PACKAGE).SerializeToString())
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("Find"):
@@ -55,3 +72,10 @@ class _Pools:
                 return getattr(Default(), name)(*sought)
 
         return find
+
+
+def _renamed(file: FileDescriptorProto, package: str) -> FileDescriptorProto:
+    """Return a file with another package."""
+    # As text, because the package's name begins the name of each type.
+    renamed = text_format.MessageToString(file).replace(file.package, package)
+    return text_format.Parse(renamed, FileDescriptorProto())

@@ -33,9 +33,11 @@ _PREDICTION = prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionServ
 _MODEL = model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name
 SERVICES = (_PREDICTION, _MODEL, open_inference.SERVICE, health.SERVICE_NAME)
 """The names of the services, with health and without reflection."""
+REFLECTION_SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+"""The names of the reflection services; newer tools ask v1 first."""
 _OVERALL = ""
 # The services' names, and the short ones that TensorFlow Serving registers.
-_HEALTH_SERVICES = (_OVERALL, _PREDICTION, _MODEL, "PredictionService", "ModelService")
+_HEALTH_SERVICES = (_OVERALL, *SERVICES, *REFLECTION_SERVICES, "PredictionService", "ModelService")
 
 Method = Callable[[bytes, float | None], Awaitable[bytes]]
 """Answer a serialized request, with a deadline of `time.monotonic` or None."""

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from ...errors import InternalError, InvalidArgumentError, ResourceExhaustedError
+from ...errors import (
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnimplementedError,
+)
 from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ...wire import open_inference_pb2 as oip
@@ -44,6 +51,9 @@ _MANY = 1000
 _MOST_FIELDS = 10_000
 # Larger refused requests are not parsed to find their model's name.
 _MOST_REFUSED = 2**16
+
+# What a kernel raises for a shape that it does not take.
+_REFUSED_BY_GRAPHS = (InvalidArgumentError, FailedPreconditionError, OutOfRangeError, UnimplementedError)
 
 _CALLS_ON_EXAMPLES = {CLASSIFY: ClassifyCall, REGRESS: RegressCall}
 
@@ -233,7 +243,8 @@ class InferenceApi:
         Args:
             spec: the model that the request names.
             counted: the request, for the metrics; its version and signature are set.
-            prepare: turns the request into a call.
+            prepare: turns the request into a call. One with an array that does not fit its input is refused
+                before it could join others in a batch.
             finish: turns the response into the answer.
             sizes: the sizes of the request. Large requests are parsed in a thread; those too large, refused.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
@@ -244,11 +255,17 @@ class InferenceApi:
         with self.admission.growth(*sizes), self._models.lease(spec) as servable, pending as begin:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
             counted.version, counted.signature = str(servable.version), call.signature_name
+            misfit = servable.input_shapes.check(call.signature_name, call.feeds)
             if counted.api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 # Every fed tensor has the same examples.
                 self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
             started = time.perf_counter()
-            arrays = await self._runner.run(servable, call, deadline, begin)
+            try:
+                arrays = await self._runner.run(servable, call, deadline, begin)
+            except _REFUSED_BY_GRAPHS as error:
+                if misfit is None:
+                    raise
+                raise misfit from error
             self._metrics.ran(counted, time.perf_counter() - started)
             if self._logs.samples(spec.name):
                 size = max(sizes) + _copied_bytes(arrays)

@@ -3,6 +3,7 @@
 Reference: specification/protocol of open-inference/open-inference-protocol.
 """
 
+import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -15,12 +16,20 @@ from ...wire import messages_pb2 as pb
 from ...wire import open_inference_pb2 as oip
 from ...wire import open_inference_tensors as tensors
 from ...wire.dtypes import CodecError, dtype_name
+from ...wire.shapes import declared_shape
 from ..models import quantized_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .admission import check_fields
 from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
-from .open_inference_parameters import check_tensor_parameters, model_spec_of, request_deadline
+from .management import Management
+from .open_inference_parameters import (
+    BASE64,
+    CONTENT_TYPE,
+    check_tensor_parameters,
+    model_spec_of,
+    request_deadline,
+)
 from .predict import ArraysCall
 
 SERVICE = "inference.GRPCInferenceService"
@@ -31,6 +40,18 @@ _EXTENSIONS = ("binary_tensor_data",)
 MOST_TENSORS = 1000
 """The most inputs, or outputs, of a request: a small message can hold a million of them."""
 
+
+_READY, _UNAVAILABLE = "READY", "UNAVAILABLE"
+_State = pb.ModelVersionStatus.State
+# The states of a version in the index of the repository, in Triton's words.
+_STATES: dict[int, str] = {
+    _State.UNKNOWN: "UNKNOWN",
+    _State.START: "LOADING",
+    _State.LOADING: "LOADING",
+    _State.AVAILABLE: _READY,
+    _State.UNLOADING: "UNLOADING",
+    _State.END: _UNAVAILABLE,
+}
 
 _MOST_FIELDS = 4 * MOST_TENSORS  # with raw contents
 # Memory of a tensor's message and array, without its values.
@@ -44,8 +65,20 @@ class Outputs(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
+class IndexEntry(NamedTuple):
+    """A version in the index of the repository; without a version, a model that has none yet."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
 class InferCall:
     """The call that a request asks for.
+
+    Inputs may have more, or fewer, axes of size one at their end than the signature declares: MLServer's
+    clients write the shape `[n, 1]` for n values.
 
     Args:
         servable: the version to call.
@@ -65,7 +98,11 @@ class InferCall:
         inputs: Mapping[str, np.ndarray],
         outputs: Sequence[str],
     ):
-        self._call = ArraysCall(servable, signature_name, inputs, outputs)
+        name = signature_name or DEFAULT_SIGNATURE
+        declared = {
+            alias: servable.input_shapes.as_declared(name, alias, array) for alias, array in inputs.items()
+        }
+        self._call = ArraysCall(servable, name, declared, outputs)
         self._version = servable.version
         self.signature_name = self._call.signature_name
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
@@ -83,16 +120,18 @@ class OpenInference:
     Args:
         api: runs the graphs.
         models: the models.
+        management: reports the states of their versions.
         version: the server's version.
 
     Example:
-        open_inference = OpenInference(api, models, "1.0")
+        open_inference = OpenInference(api, models, management, "1.0")
         response = await open_inference.methods()["ModelInfer"](request_bytes, deadline)
     """
 
-    def __init__(self, api: InferenceApi, models: ModelRegistry, version: str):
+    def __init__(self, api: InferenceApi, models: ModelRegistry, management: Management, version: str):
         self.api = api
         self._models = models
+        self._management = management
         self._version = version
 
     def methods(self) -> dict[str, Callable[[bytes, float | None], Awaitable[bytes]]]:
@@ -103,6 +142,7 @@ class OpenInference:
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server_metadata,
             "ModelMetadata": self._model_metadata,
+            "RepositoryIndex": self._repository_index,
             MODEL_INFER: self._model_infer,
         }
 
@@ -113,6 +153,26 @@ class OpenInference:
                 return True
         except (errors.NotFoundError, errors.InvalidArgumentError):
             return False
+
+    def models(self) -> list[str]:
+        """Return the names of all models on the list, ready or not."""
+        return sorted(self._models.available())
+
+    async def index(self, ready_only: bool) -> list[IndexEntry]:
+        """Return the versions of all models, newest first, and their states in Triton's words.
+
+        Args:
+            ready_only: True for versions that answer only.
+        """
+        found: list[IndexEntry] = []
+        for name, response in sorted((await self._management.statuses()).items()):
+            versions = response.model_version_status
+            found += [
+                IndexEntry(name, str(each.version), _STATES[each.state], _reason(each)) for each in versions
+            ]
+            if not versions:
+                found.append(IndexEntry(name, "", _UNAVAILABLE, "the model has no version yet"))
+        return [each for each in found if each.state == _READY or not ready_only]
 
     def server_metadata(self) -> oip.ServerMetadataResponse:
         """Return the server's name, version and extensions."""
@@ -149,6 +209,13 @@ class OpenInference:
     async def _server_metadata(self, data: bytes, deadline: float | None) -> bytes:
         return self.server_metadata().SerializeToString()
 
+    async def _repository_index(self, data: bytes, deadline: float | None) -> bytes:
+        request = await self.api.parse(oip.RepositoryIndexRequest, data)
+        response = oip.RepositoryIndexResponse()
+        for each in await self.index(request.ready):
+            response.models.add(**each._asdict())
+        return response.SerializeToString()
+
     async def _model_ready(self, data: bytes, deadline: float | None) -> bytes:
         request = await self.api.parse(oip.ModelReadyRequest, data)
         ready = self.ready(model_spec_of(request.name, request.version))
@@ -172,28 +239,60 @@ class OpenInference:
             return await self.api.infer(spec, counted, prepare, answer, sizes, ends, copies)
 
 
-def add_array(arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.ndarray]) -> None:
+def add_array(
+    arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.ndarray], content_type: object = None
+) -> None:
     """Add an input's array to those before it.
 
     Args:
         arrays: by name.
         name: the input's.
         read: returns its array.
+        content_type: MLServer's name for the form of its values.
 
     Raises:
-        InvalidArgumentError: the name has come before, or `read` raises a CodecError.
+        InvalidArgumentError: the name has come before, `read` raises a CodecError, or the values have another
+            form.
     """
     if name in arrays:
         raise errors.InvalidArgumentError(f"input {name} is given twice")
     try:
-        arrays[name] = read()
+        array = read()
+        is_base64 = content_type == BASE64 and array.dtype == object
+        arrays[name] = _from_base64(array) if is_base64 else array
     except CodecError as error:
         raise errors.InvalidArgumentError(f"input {name}: {error}") from None
+
+
+def _content_type(tensor: oip.ModelInferRequest.InferInputTensor) -> str:
+    parameters = tensor.parameters
+    return parameters[CONTENT_TYPE].string_param if CONTENT_TYPE in parameters else ""
+
+
+def _from_base64(array: np.ndarray) -> np.ndarray:
+    """Return the bytes that texts in base64 stand for."""
+    found = np.empty(array.size, object)
+    for place, text in enumerate(array.reshape(-1).tolist()):
+        try:
+            found[place] = base64.b64decode(text, validate=True)
+        except ValueError:
+            raise CodecError(
+                f"value {place} is not base64, which its parameter content_type says. Send base64, or leave "
+                "the parameter out"
+            ) from None
+    return found.reshape(array.shape)
 
 
 def unsendable(name: str, error: CodecError) -> errors.UnimplementedError:
     """Return the error for an output that no message can carry."""
     return errors.UnimplementedError(f"output {name} cannot be sent: {error}")
+
+
+def _reason(status: pb.ModelVersionStatus) -> str:
+    """Return why a version does not answer; empty if it does, or will."""
+    if status.state != _State.END:
+        return ""
+    return status.status.error_message or "unloaded"
 
 
 def _tensor_metadata(infos: Mapping[str, pb.TensorInfo]) -> list[oip.ModelMetadataResponse.TensorMetadata]:
@@ -206,8 +305,9 @@ def _tensor_metadata(infos: Mapping[str, pb.TensorInfo]) -> list[oip.ModelMetada
             datatype = tensors.datatype_of(info.dtype)
         except CodecError:
             datatype = dtype_name(info.dtype).upper()
-        shape = [-1] if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim]
-        found.append(described(name=name, datatype=datatype, shape=shape))
+        shape = declared_shape(info)
+        sizes = [-1] if shape is None else [-1 if size is None else size for size in shape]
+        found.append(described(name=name, datatype=datatype, shape=sizes))
     return found
 
 
@@ -251,7 +351,7 @@ def _arrays(request: oip.ModelInferRequest) -> dict[str, np.ndarray]:
             read = partial(tensors.from_raw, each.datatype, each.shape, raw[place])
         else:
             read = partial(tensors.from_contents, each.datatype, each.shape, each.contents)
-        add_array(found, each.name, read)
+        add_array(found, each.name, read, _content_type(each))
     return found
 
 

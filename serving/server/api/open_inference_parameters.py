@@ -13,6 +13,12 @@ from ...wire import messages_pb2 as pb
 SIGNATURE_NAME = "signature_name"
 """The parameter of a request that names a signature."""
 
+CONTENT_TYPE = "content_type"
+"""The parameter of an input in which MLServer's clients name the form of its values."""
+
+BASE64 = "base64"
+"""The content type of BYTES that are text in base64. Values of all other types are as they are."""
+
 _MOST_VERSION = 2**63 - 1
 _MOST_TIMEOUT = 2**64 - 1
 # Parameters of Triton's own, of requests and of tensors, without which the answer would be another one.

@@ -1,7 +1,7 @@
 """One loaded version of a model: a SavedModel in a TensorFlow session.
 
 The session is TensorFlow 1's, fed and fetched below its Python checks, as in TensorFlow Serving. So the error
-texts, and the lack of a shape check, are the same as there. A call costs 40 microseconds.
+texts are the same as there. `InputShapes` has the check of shapes. A call costs 40 microseconds.
 """
 
 import math
@@ -26,6 +26,7 @@ from ..config import ServerConfig
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
+from .input_shapes import InputShapes
 from .quantized_tensors import record_of
 from .servable import without_path
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
@@ -43,8 +44,9 @@ class SavedModelServable:
         path: the version's folder, a SavedModel.
         tags: of the graph to load.
         config: of the session; `session_config` makes it.
-        is_ours: True if this project exported it. Then its loops end, as in `is_sure_to_end`; and its outputs
-            come from one computation, which succeeds or fails as a whole, so a run can fetch more outputs.
+        is_ours: True if this project exported it. Then its loops end, as in `is_sure_to_end`; its outputs
+            come from one computation, which succeeds or fails as a whole, so a run can fetch more outputs;
+            and its inputs take the declared shapes only.
 
     Raises:
         ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
@@ -77,6 +79,7 @@ class SavedModelServable:
                 meta_graph = loader.load(self._session, list(tags))
             signatures = {name: proto.SerializeToString() for name, proto in meta_graph.signature_def.items()}
             self.signatures = {name: pb.SignatureDef.FromString(data) for name, data in signatures.items()}
+            self.input_shapes = InputShapes(self.signatures, strict=is_ours)
             tensors = dict(self._named_tensors())
             self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}

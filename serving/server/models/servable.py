@@ -8,6 +8,7 @@ import numpy as np
 
 from ...wire import messages_pb2 as pb
 from ..runtime.batching_parameters import BatchingParameters
+from .input_shapes import InputShapes
 
 _Response_co = TypeVar("_Response_co", covariant=True)
 DEFAULT_SIGNATURE = "serving_default"
@@ -47,6 +48,7 @@ class Servable(Protocol):
         model: the model's name.
         version: the version's number.
         signatures: its signatures, by name.
+        input_shapes: the shapes that its inputs take.
         row_tensors: names of the tensors whose first axis is rows that are known to be independent.
         batching: the parameters of batching for its requests; None uses the server's.
         card: its model card, if the server has a page that shows it; otherwise None.
@@ -55,6 +57,7 @@ class Servable(Protocol):
     model: str
     version: int
     signatures: dict[str, pb.SignatureDef]
+    input_shapes: InputShapes
     row_tensors: frozenset[str]
     batching: BatchingParameters | None
     card: dict[str, Any] | None

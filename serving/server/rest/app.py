@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -181,6 +182,8 @@ class RestApi:
         self, method: str, path: str, scope: dict[str, Any], receive: Receive
     ) -> Answer:
         asked = open_inference_routes.route(method, path)
+        if asked.asks == open_inference_routes.INDEX:
+            return await self._open_inference.index(await self._body(scope, receive))
         if asked.asks != open_inference_routes.INFER:
             return self._open_inference.describe(asked)
         infer = partial(self._open_inference.infer, asked, scope)
@@ -230,8 +233,11 @@ class RestApi:
                 # Refuse late: clients that try again at once would take time from the running requests.
                 await asyncio.sleep(_REFUSAL_SECONDS)
                 raise
-            body = await read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
+            body = await self._body(scope, receive)
             return await _unless_gone(receive, infer(counted, body, deadline))
+
+    async def _body(self, scope: dict[str, Any], receive: Receive) -> bytes:
+        return await read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
 
     async def _predict(self, spec: pb.ModelSpec, counted: Counted, body: bytes, deadline: float) -> Answer:
         sizes = await self._sizes(body)
@@ -252,7 +258,9 @@ class _PredictCall:
     """The call that a body of `:predict` asks for; raises what `predict_inputs` and `ArraysCall` raise."""
 
     def __init__(self, servable: Servable, body: bytes):
-        name, self._in_rows, inputs = predict_inputs(body, servable.signatures)
+        name, self._in_rows, inputs = predict_inputs(
+            body, servable.signatures, f"/v2/models/{quote(servable.model)}/infer"
+        )
         self._call = ArraysCall(servable, name, inputs)
         self.signature_name = self._call.signature_name
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
@@ -270,7 +278,7 @@ def _preflight(scope: dict[str, Any]) -> Answer:
 
 
 def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequest:
-    name, examples, context = examples_request(body)
+    name, examples, context = examples_request(body, f"/v2/models/{quote(spec.name)}/infer")
     request = pb.SerializedInputRequest(model_spec=spec)
     request.model_spec.signature_name = name
     serialized = [example.SerializeToString() for example in examples]

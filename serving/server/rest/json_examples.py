@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
-from .json_in import DEFAULT_SIGNATURE, document, floats, invalid, signature_name, text_bytes
+from .json_in import DEFAULT_SIGNATURE, check_protocol, document, floats, invalid, signature_name, text_bytes
 
 _INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _FLOAT = np.dtype("<f4")
@@ -23,13 +23,15 @@ class ExamplesRequest(NamedTuple):
     context: pb.Example | None
 
 
-def examples_request(body: bytes) -> ExamplesRequest:
+def examples_request(body: bytes, infer_path: str = "/v2/models/MODEL/infer") -> ExamplesRequest:
     """Parse the body of a `:classify` or `:regress`.
 
     Args:
         body: {"examples": [{feature: value or list of values}, ...]}. A "context", in the form of an example,
             and a "signature_name" are optional. Numbers with a fraction or an exponent become a FloatList,
             other numbers and bools an Int64List, strings and {"b64": ...} a BytesList.
+
+        infer_path: of the model in the Open Inference Protocol, for messages.
 
     Raises:
         InvalidArgumentError: the body is not JSON, or holds something else.
@@ -40,6 +42,7 @@ def examples_request(body: bytes) -> ExamplesRequest:
         [4, 5]
     """
     doc = document(body)
+    check_protocol(doc, infer_path, "'examples'")
     name = _unicode(signature_name(doc)) or DEFAULT_SIGNATURE
     context = _example(doc["context"]) if "context" in doc else None
     if "examples" not in doc:

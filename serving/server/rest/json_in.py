@@ -107,12 +107,15 @@ def json_bytes(body: bytes, are_examples: bool = False) -> int:
     return found
 
 
-def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> PredictInputs:
+def predict_inputs(
+    body: bytes, signatures: Mapping[str, pb.SignatureDef], infer_path: str = "/v2/models/MODEL/infer"
+) -> PredictInputs:
     """Parse the body of a `:predict`.
 
     Args:
         body: {"instances": [row, ...]} or {"inputs": tensor or {name: tensor}}; "signature_name" is optional.
         signatures: the model's signatures, by name. Inputs with a default may be left out.
+        infer_path: of the model in the Open Inference Protocol, for messages.
 
     Returns:
         The signature's name, True if the body came in rows, and an array for each input: numbers and bools in
@@ -130,6 +133,7 @@ def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> Pr
         [1.0, 2.5]
     """
     doc = document(body)
+    check_protocol(doc, infer_path, "'instances' or columns")
     name = signature_name(doc) or DEFAULT_SIGNATURE
     if name not in signatures:
         raise invalid(f'Serving signature name: "{name}" not found in signature def')
@@ -212,6 +216,29 @@ def signature_name(doc: dict[str, Any]) -> str:
     if not isinstance(name, str):
         raise invalid(f"'signature_name' key must be a string value. Received {shown(name)}")
     return name
+
+
+def check_protocol(doc: Mapping[str, Any], infer_path: str, wanted: str) -> None:
+    """Refuse a body of the Open Inference Protocol, whose inputs are a list of named tensors.
+
+    Args:
+        doc: the body.
+        infer_path: where to send it.
+        wanted: what to send here.
+
+    Raises:
+        InvalidArgumentError: it is one.
+
+    Example:
+        >>> check_protocol({"inputs": {"x": [1, 2]}}, "/v2/models/half/infer", "columns")
+    """
+    inputs = doc.get("inputs")
+    first = inputs[0] if isinstance(inputs, list) and inputs else None
+    if isinstance(first, dict) and first.keys() >= {"name", "datatype"}:
+        raise invalid(
+            "the body is a request of the Open Inference Protocol: 'inputs' is a list of tensors with name "
+            f"and datatype. Send it to POST {infer_path}, or send {wanted} here"
+        )
 
 
 def is_base64(value: object) -> bool:

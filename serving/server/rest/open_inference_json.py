@@ -1,5 +1,8 @@
 """The bodies of the Open Inference Protocol's REST calls: a JSON object, and after it tensors in binary.
 
+JSON has neither NaN nor infinities. A null among numbers with a fraction is NaN, as KServe's and MLServer's
+clients write and read it; an infinity is answered in binary only. Binary carries all values exactly.
+
 Reference: specification/protocol/inference_rest.md of open-inference/open-inference-protocol; for the binary
 part, docs/protocol/extension_binary_data.md of triton-inference-server/server.
 """
@@ -18,7 +21,7 @@ from ...wire import open_inference_tensors as tensors
 from ...wire.codec import known_shape
 from ...wire.dtypes import CodecError
 from ..api.open_inference import MOST_TENSORS, Outputs, add_array, unsendable
-from ..api.open_inference_parameters import SIGNATURE_NAME, check_tensor_parameters
+from ..api.open_inference_parameters import CONTENT_TYPE, SIGNATURE_NAME, check_tensor_parameters
 from .answer import JSON, Answer
 from .json_in import document, floats, invalid, shown, text_bytes
 from .json_out import dumped, numbers
@@ -42,13 +45,17 @@ _JSON_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {
 
 
 class InputHeader(NamedTuple):
-    """An input: `data` is its list, or None if it is sent in binary, with so many bytes (`size`)."""
+    """An input: `data` is its list, or None if it is sent in binary, with so many bytes (`size`).
+
+    `content_type` is MLServer's name for the form of its values, of any type.
+    """
 
     name: str
     datatype: str
     shape: list[int]
     data: list[Any] | None
     size: int
+    content_type: Any = None
 
 
 class InferHeader(NamedTuple):
@@ -64,12 +71,13 @@ class InferHeader(NamedTuple):
     binary: bool
 
 
-def infer_header(body: bytes, more: int = 0) -> InferHeader:
+def infer_header(body: bytes, more: int = 0, path: str = "/v1/models/MODEL") -> InferHeader:
     """Parse the JSON object of a request for inference.
 
     Args:
         body: the object.
         more: the number of bytes after it.
+        path: of the model in TensorFlow Serving's REST API, for messages.
 
     Raises:
         InvalidArgumentError: it is not JSON, or not such an object, or its inputs are not of so many bytes.
@@ -77,9 +85,10 @@ def infer_header(body: bytes, more: int = 0) -> InferHeader:
 
     Example:
         >>> infer_header(b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [2]}]}').inputs
-        [InputHeader(name='x', datatype='FP32', shape=[1], data=[2], size=0)]
+        [InputHeader(name='x', datatype='FP32', shape=[1], data=[2], size=0, content_type=None)]
     """
     doc = document(body)
+    _check_protocol(doc, path)
     parameters = _parameters(doc, "request")
     _field(parameters, "request", SIGNATURE_NAME, str, "")
     binary = _field(parameters, "request", "binary_data_output", bool, False)
@@ -129,7 +138,7 @@ def infer_inputs(header: InferHeader, binary: bytes | memoryview) -> dict[str, n
             read = partial(tensors.from_raw, each.datatype, each.shape, part)
         else:
             read = partial(_from_list, each.datatype, each.shape, each.data)
-        add_array(arrays, each.name, read)
+        add_array(arrays, each.name, read, each.content_type)
     return arrays
 
 
@@ -158,6 +167,19 @@ def infer_answer(model: str, header: InferHeader, outputs: Outputs) -> Answer:
     return Answer(b"".join([body, *parts]), content_type=_BINARY, headers={JSON_LENGTH: str(len(body))})
 
 
+def ready_only(body: bytes) -> bool:
+    """Return True if a request for the index of the repository is about versions that answer only.
+
+    Raises:
+        InvalidArgumentError: the body is not JSON, or not such an object.
+
+    Example:
+        >>> ready_only(b'{"ready": true}'), ready_only(b"")
+        (True, False)
+    """
+    return _field(document(body), "request", "ready", bool, False) if body.strip() else False
+
+
 def server_answer(metadata: oip.ServerMetadataResponse) -> Answer:
     """Return the answer that describes the server."""
     extensions = list(metadata.extensions)
@@ -181,6 +203,31 @@ def model_answer(metadata: oip.ModelMetadataResponse) -> Answer:
     return Answer(dumped(found), content_type=JSON)
 
 
+def _check_protocol(doc: Mapping[str, Any], path: str) -> None:
+    """Refuse the bodies of TensorFlow Serving's REST API: rows, columns and examples."""
+    inputs = doc.get("inputs")
+    columns = isinstance(inputs, dict) or (isinstance(inputs, list) and not all(map(_is_object, inputs)))
+    rows = next((key for key in ("instances", "examples") if key in doc and inputs is None), None)
+    if rows is None and not columns:
+        return
+    calls = f"{path}:classify or {path}:regress" if rows == "examples" else f"{path}:predict"
+    if rows is not None:
+        found = f"request: '{rows}' is a key"
+    elif isinstance(inputs, list):
+        wrong = next(each for each in inputs if not _is_object(each))
+        found = f"'inputs' must be a list of objects. Received {shown(wrong)}: a value is"
+    else:
+        found = "request: 'inputs' must be a list. Received an object: columns are"
+    raise invalid(
+        f"{found} of TensorFlow Serving's REST API, POST {calls}. Send it there, or send the Open Inference "
+        'Protocol\'s \'inputs\' here: [{"name": ..., "shape": [...], "datatype": ..., "data": [...]}]'
+    )
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
 def _input_header(doc: Mapping[str, Any]) -> InputHeader:
     name = _field(doc, "input", "name", str)
     whose = f"input {name}"
@@ -196,7 +243,8 @@ def _input_header(doc: Mapping[str, Any]) -> InputHeader:
         raise invalid(f"{whose} must have either 'data' or the parameter {_BINARY_SIZE}")
     if size is not None and size < 0:
         raise invalid(f"{whose}: {_BINARY_SIZE} must be 0 or more. Received {shown(size)}")
-    return InputHeader(name, _field(doc, whose, "datatype", str), shape, data, size or 0)
+    datatype = _field(doc, whose, "datatype", str)
+    return InputHeader(name, datatype, shape, data, size or 0, parameters.get(CONTENT_TYPE))
 
 
 def _parameters(doc: Mapping[str, Any], whose: str) -> dict[str, Any]:
@@ -237,8 +285,10 @@ def _from_list(datatype: str, shape: Sequence[int], data: list[Any]) -> np.ndarr
     flat = _flat(data, known)
     if len(flat) != math.prod(known):
         raise CodecError(f"'data' must have {math.prod(known)} values, as its shape. Received {len(flat)}")
-    wanted = _JSON_TYPES[dtype.kind if dtype.kind in "biuO" else "f"]
-    if not {*map(type, flat)} <= wanted:
+    wanted, types = _JSON_TYPES[dtype.kind if dtype.kind in "biuO" else "f"], {*map(type, flat)}
+    if type(None) in types:
+        flat, types = _with_nan(flat, datatype, float in wanted), types - {type(None)}
+    if not types <= wanted:
         wrong = next(value for value in flat if type(value) not in wanted)
         raise CodecError(f"a value does not fit {datatype}: {shown(wrong)}")
     if dtype.hasobject:
@@ -253,6 +303,16 @@ def _from_list(datatype: str, shape: Sequence[int], data: list[Any]) -> np.ndarr
             if not limits.min <= value <= limits.max:
                 raise CodecError(f"a value is out of the range of {datatype}: {shown(value)}")
     return np.array(flat, dtype).reshape(known)
+
+
+def _with_nan(flat: list[Any], datatype: str, is_floating: bool) -> list[Any]:
+    """Return the values with NaN for null; other types than floating ones have none."""
+    if not is_floating:
+        raise CodecError(
+            f"value {flat.index(None)} is null, which stands for NaN: FP16, BF16, FP32 and FP64 have it, and "
+            f"{datatype} does not. Send a value in its place"
+        )
+    return [math.nan if value is None else value for value in flat]
 
 
 def _flat(data: list[Any], shape: Sequence[int]) -> list[Any]:
@@ -282,8 +342,7 @@ def _output(name: str, array: np.ndarray, parts: list[bytes] | None) -> dict[str
 
 def _list(name: str, flat: np.ndarray) -> list[Any]:
     if flat.dtype != object:
-        is_half = flat.dtype.itemsize == 2 and flat.dtype.kind not in "iu"
-        return numbers(flat.astype(np.float32) if is_half else flat)
+        return _numbers(name, flat)
     try:
         return [each.decode() for each in flat.tolist()]
     except UnicodeDecodeError:
@@ -291,3 +350,21 @@ def _list(name: str, flat: np.ndarray) -> list[Any]:
             f"output {name} has bytes that are not UTF-8, which JSON cannot carry; ask for it with the "
             "parameter binary_data"
         ) from None
+
+
+def _numbers(name: str, flat: np.ndarray) -> list[Any]:
+    """Return numbers for JSON: null for NaN."""
+    if flat.dtype.kind in "biu":
+        return numbers(flat)
+    is_half = flat.dtype.itemsize == 2
+    plain = flat.astype(np.float32) if is_half else flat
+    written = numbers(plain)
+    if np.isfinite(plain).all():
+        return written
+    infinite = np.flatnonzero(np.isinf(plain))
+    if len(infinite):
+        raise InvalidArgumentError(
+            f"output {name} has {written[infinite[0]]} at value {infinite[0]}, which JSON cannot carry; ask "
+            "for it with the parameter binary_data"
+        )
+    return [None if math.isnan(value) else value for value in written]

@@ -23,6 +23,7 @@ from .open_inference_json import (
     infer_header,
     infer_inputs,
     model_answer,
+    ready_only,
     server_answer,
 )
 from .open_inference_routes import OpenInferenceRoute
@@ -57,6 +58,8 @@ class OpenInferenceRest:
         """
         if asked.asks == routes.SERVER:
             return server_answer(self._open_inference.server_metadata())
+        if asked.asks == routes.MODELS:
+            return Answer(dumped({"models": self._open_inference.models()}))
         spec = model_spec_of(asked.name, asked.version)
         if asked.asks == routes.MODEL:
             return model_answer(self._open_inference.model_metadata(spec))
@@ -67,6 +70,15 @@ class OpenInferenceRest:
         if asked.asks == routes.MODEL_READY:
             return Answer(dumped({"name": asked.name, "ready": True}))
         return Answer(dumped({asked.asks: True}))
+
+    async def index(self, body: bytes) -> Answer:
+        """Answer a call for the versions of all models and their states.
+
+        Raises:
+            InvalidArgumentError: the body is not such a request.
+        """
+        found = await self._open_inference.index(ready_only(body))
+        return Answer(dumped([each._asdict() for each in found]))
 
     async def infer(
         self, asked: OpenInferenceRoute, scope: dict[str, Any], counted: Counted, body: bytes, deadline: float
@@ -88,7 +100,9 @@ class OpenInferenceRest:
         in_json = await self._runner.off_loop(end, json_bytes, written)
         api = self._open_inference.api
         with api.admission.growth(end, in_json):
-            header = await self._runner.off_loop(max(end, in_json), infer_header, written, len(binary))
+            header = await self._runner.off_loop(
+                max(end, in_json), infer_header, written, len(binary), asked.v1_path
+            )
         spec = model_spec_of(asked.name, asked.version, header.parameters)
         sizes = Sizes(len(body), in_json + decoded_bytes(header))
         prepare = partial(_call, header, binary, spec.signature_name)

@@ -5,12 +5,13 @@ Reference: specification/protocol/inference_rest.md of open-inference/open-infer
 
 import re
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from ...errors import InvalidArgumentError, UnimplementedError
 from .body import HttpError
 
 SERVER, LIVE, READY = "server", "live", "ready"
+MODELS, INDEX = "models", "index"
 MODEL, MODEL_READY, INFER = "model", "model ready", "infer"
 
 _MODEL = r"/v2/models/(?P<name>[^/]+)(?:/versions/(?P<version>[^/]+))?"
@@ -18,13 +19,15 @@ _PATHS = {
     ("GET", SERVER): re.compile(r"/v2/?"),
     ("GET", LIVE): re.compile(r"/v2/health/live"),
     ("GET", READY): re.compile(r"/v2/health/ready"),
+    ("GET", MODELS): re.compile(r"/v2/models/?"),
+    ("POST", INDEX): re.compile(r"/v2/repository/index"),
     ("GET", MODEL): re.compile(_MODEL),
     ("GET", MODEL_READY): re.compile(f"{_MODEL}/ready"),
     ("POST", INFER): re.compile(f"{_MODEL}/infer"),
 }
-# Triton's extensions: shared memory, the repository, statistics, logging, tracing and generation.
+# Triton's extensions: shared memory, changes of the repository, statistics, logging, tracing and generation.
 _TRITON_ONLY = re.compile(
-    r"/v2/((system|cuda)sharedmemory|repository|logging|trace)(/.*)?|/v2/models/stats"
+    r"/v2/((system|cuda)sharedmemory|repository/models|logging|trace)(/.*)?|/v2/models/stats"
     rf"|{_MODEL}/(config|stats|trace/.*|generate|generate_stream)"
 )
 
@@ -35,6 +38,12 @@ class OpenInferenceRoute(NamedTuple):
     asks: str
     name: str
     version: str
+
+    @property
+    def v1_path(self) -> str:
+        """The path of the model in TensorFlow Serving's REST API."""
+        kind = "versions" if self.version.isdigit() else "labels"
+        return f"/v1/models/{quote(self.name)}" + (f"/{kind}/{quote(self.version)}" if self.version else "")
 
 
 def is_api(path: str) -> bool:
@@ -71,4 +80,8 @@ def route(method: str, path: str) -> OpenInferenceRoute:
             )
     if found:
         raise InvalidArgumentError(f"Malformed request: {method} {path}")
-    raise HttpError(404, f"there is nothing at {path}; the Open Inference Protocol begins with /v2/models")
+    raise HttpError(
+        404,
+        f"there is nothing at {path}; the Open Inference Protocol has /v2, /v2/health/live, "
+        "/v2/health/ready, /v2/models, /v2/models/MODEL[/versions/VERSION] and, after it, /ready and /infer",
+    )

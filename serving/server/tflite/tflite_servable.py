@@ -18,6 +18,8 @@ from tensorflow.lite.python import schema_py_generated as schema
 from ...errors import InvalidArgumentError, NotFoundError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import dtype_name
+from ...wire.shapes import Shape
+from ..models.input_shapes import InputShapes
 from ..runtime.batching_parameters import BatchingParameters
 from .interpreter_pool import InterpreterPool
 from .tflite_signatures import UNREADABLE, Tensor, by_name, resolve, signatures_of
@@ -62,6 +64,7 @@ class TfliteServable:
             raise InvalidArgumentError(f"Cannot build FlatBufferModel from buffer. {error}") from error
         self._inputs = by_name(graph.inputs for graph in graphs)
         self._outputs = by_name(graph.outputs for graph in graphs)
+        self.input_shapes = InputShapes(self.signatures, self._limits(), strict=True)
         # A caller must feed at least one signature's inputs.
         self._required = [self._needed(signature) for signature in self.signatures.values()]
 
@@ -100,6 +103,15 @@ class TfliteServable:
     def close(self) -> None:
         """Free the model once current runs have ended; waiting ones end with CANCELLED."""
         self._pool.close()
+
+    def _limits(self) -> dict[str, Shape]:
+        """The shapes that inputs take, by the tensors' names in the signatures."""
+        infos = [info for signature in self.signatures.values() for info in signature.inputs.values()]
+        limits = {info.name: resolve(self._inputs, info.name, _missing_input).limits for info in infos}
+        return {
+            name: sizes and tuple([None if size < 0 else size for size in sizes])
+            for name, sizes in limits.items()
+        }
 
     def _needed(self, signature: pb.SignatureDef) -> tuple[int, frozenset[str]]:
         """The signature's subgraph and the names of its inputs."""
