@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import serving_models as models
 import tensorflow as tf
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from keras_selfattn import __version__
@@ -797,6 +798,52 @@ def test_reflection_tells_the_service_under_the_protocols_name(server):
     kinds = descriptor_pb2.FieldDescriptorProto
     assert fields["fp32_contents"] == (kinds.TYPE_FLOAT, kinds.LABEL_REPEATED)
     assert fields["fp64_contents"] == (kinds.TYPE_DOUBLE, kinds.LABEL_REPEATED)
+
+
+# Requests for the list of services, and for the file of a service, as the reflection of yagrc 1.1.3 asks v1.
+LIST_SERVICES = b"\x3a\x00"
+FILE_OF_V1 = b"\x22\x23grpc.reflection.v1.ServerReflection"
+
+
+def test_newer_tools_find_reflection_and_its_messages_in_v1(server):
+    with grpc.insecure_channel(server.target) as channel:
+        ask = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        listed, described = map(
+            reflection_pb2.ServerReflectionResponse.FromString,
+            ask(iter([LIST_SERVICES, FILE_OF_V1]), timeout=20),
+        )
+        names = {each.name for each in listed.list_services_response.service}
+        reflections = {f"grpc.reflection.{version}.ServerReflection" for version in ("v1", "v1alpha")}
+        assert names == {
+            *reflections,
+            *("grpc.health.v1.Health", "inference.GRPCInferenceService"),
+            *(f"tensorflow.serving.{name}Service" for name in ("Model", "Prediction")),
+        }
+        # A client that knows nothing but the answer can ask for each service.
+        pool = descriptor_pool.DescriptorPool()
+        pool.AddSerializedFile(described.file_descriptor_response.file_descriptor_proto[0])
+        method = pool.FindMethodByName("grpc.reflection.v1.ServerReflection.ServerReflectionInfo")
+        request, response = (
+            message_factory.GetMessageClass(each) for each in (method.input_type, method.output_type)
+        )
+        asked = [request(file_containing_symbol=name).SerializeToString() for name in sorted(names)]
+        for reply in map(response.FromString, ask(iter(asked), timeout=20)):
+            assert reply.WhichOneof("message_response") == "file_descriptor_response", reply
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        *("", "inference.GRPCInferenceService", "tensorflow.serving.PredictionService", "PredictionService"),
+        *("tensorflow.serving.ModelService", "ModelService", "grpc.health.v1.Health", "half"),
+        *("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"),
+    ],
+)
+def test_the_health_of_each_service_is_told(server, service):
+    with grpc.insecure_channel(server.target) as channel:
+        asked = health_pb2.HealthCheckRequest(service=service)
+        found = health_pb2_grpc.HealthStub(channel).Check(asked, timeout=20)
+    assert found.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_a_request_beyond_the_limit_of_memory_is_refused(half_base):
