@@ -1,8 +1,10 @@
 import logging
+import re
 import threading
 import warnings
 from concurrent import futures
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,7 +16,9 @@ from tensorflow.lite.python import schema_py_generated as schema
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.api.input_shapes import InputShapes
 from keras_selfattn.serving.server.tflite.tflite_servable import TfliteServable, has_tflite
+from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 FLOAT = tf.float32
@@ -344,6 +348,26 @@ def test_a_file_that_knows_no_open_sizes_has_them_where_it_says_1(load, half_dat
         call(servable, "serving_default", x=floats(2, 2))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "taken", "refused", "wanted"),
+    [
+        ([1, 1], [(1, 1), (3,), (2, 3), ()], [], ""),
+        ([1, 3], [(1, 3), (2, 3)], [(2, 2), (3,), (2, 3, 1)], "[None, 3]"),
+    ],
+)
+def test_requests_are_checked_against_the_sizes_that_the_file_fixes(
+    load, half_data, sizes, taken, refused, wanted
+):
+    servable = load(legacy(half_data, sizes))
+    shapes, name = InputShapes.of(servable), servable.signatures["serving_default"].inputs["x"].name
+    for shape in taken:
+        assert shapes.check("serving_default", {name: floats(*shape)}) is None
+    for shape in refused:
+        words = f"input 'x' has shape {[*shape]}. The model wants float32 {wanted}"
+        with pytest.raises(errors.InvalidArgumentError, match=re.escape(words)):
+            shapes.check("serving_default", {name: floats(*shape)})
+
+
 @pytest.mark.slow
 def test_strings_come_back_byte_for_byte(load, text_data):
     servable = load(text_data)
@@ -629,6 +653,12 @@ def test_the_server_prefers_a_tflite_file_where_it_is_told_to(tmp_path):
     with Server(ServerConfig("m", tmp_path, **config)) as server, Client(server.target, "m") as client:
         assert client.predict({"x": np.float32([2])})["y"].tolist() == [3.0]
         assert client.metadata().version == 7
+        request = pb.PredictRequest(model_spec=pb.ModelSpec(name="m"))
+        request.inputs["x"].CopyFrom(codec.encode_array(np.float32([[2], [4]])))
+        predict = "/tensorflow.serving.PredictionService/Predict"
+        with grpc.insecure_channel(server.target) as channel, pytest.raises(grpc.RpcError) as raised:
+            channel.unary_unary(predict)(request.SerializeToString(), timeout=20)
+        assert raised.value.details() == "input 'x' has shape [2, 1]. The model wants float32 [None]"
 
 
 @pytest.mark.process

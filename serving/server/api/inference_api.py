@@ -33,6 +33,7 @@ from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Counted, Metrics
 from .admission import Admission, check_fields, examples_bytes, predict_bytes
 from .classify import ClassifyCall, MultiInferenceCall, RegressCall
+from .input_shapes import InputShapes
 from .management import Management
 from .predict import PredictCall
 from .request_logs import Logged, RequestLogs
@@ -255,7 +256,7 @@ class InferenceApi:
         with self.admission.growth(*sizes), self._models.lease(spec) as servable, pending as begin:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
             counted.version, counted.signature = str(servable.version), call.signature_name
-            misfit = servable.input_shapes.check(call.signature_name, call.feeds)
+            misfit = InputShapes.of(servable).check(call.signature_name, call.feeds)
             if counted.api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 # Every fed tensor has the same examples.
                 self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))

@@ -22,6 +22,7 @@ from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .admission import check_fields
 from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
+from .input_shapes import InputShapes
 from .management import Management
 from .open_inference_parameters import (
     BASE64,
@@ -99,9 +100,8 @@ class InferCall:
         outputs: Sequence[str],
     ):
         name = signature_name or DEFAULT_SIGNATURE
-        declared = {
-            alias: servable.input_shapes.as_declared(name, alias, array) for alias, array in inputs.items()
-        }
+        shapes = InputShapes.of(servable)
+        declared = {alias: shapes.as_declared(name, alias, array) for alias, array in inputs.items()}
         self._call = ArraysCall(servable, name, declared, outputs)
         self._version = servable.version
         self.signature_name = self._call.signature_name

@@ -1,7 +1,7 @@
 """One loaded version of a model: a SavedModel in a TensorFlow session.
 
 The session is TensorFlow 1's, fed and fetched below its Python checks, as in TensorFlow Serving. So the error
-texts are the same as there. `InputShapes` has the check of shapes. A call costs 40 microseconds.
+texts are the same as there. The check of shapes is in `api/input_shapes.py`. A call costs 40 microseconds.
 """
 
 import math
@@ -22,11 +22,11 @@ from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
 from ...errors import ERROR_OF_CODE, InvalidArgumentError, ServingError, status_code
 from ...wire import messages_pb2 as pb
+from ...wire.shapes import Shape
 from ..config import ServerConfig
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
-from .input_shapes import InputShapes
 from .quantized_tensors import record_of
 from .servable import without_path
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
@@ -69,6 +69,8 @@ class SavedModelServable:
         self.model = model
         self.version = version
         self.row_tensors: frozenset[str] = frozenset()
+        self.input_limits: Mapping[str, Shape] = {}
+        self.takes_declared_shapes_only = is_ours
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
         self._path = path
@@ -79,7 +81,6 @@ class SavedModelServable:
                 meta_graph = loader.load(self._session, list(tags))
             signatures = {name: proto.SerializeToString() for name, proto in meta_graph.signature_def.items()}
             self.signatures = {name: pb.SignatureDef.FromString(data) for name, data in signatures.items()}
-            self.input_shapes = InputShapes(self.signatures, strict=is_ours)
             tensors = dict(self._named_tensors())
             self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}

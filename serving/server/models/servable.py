@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ...wire import messages_pb2 as pb
+from ...wire.shapes import Shape
 from ..runtime.batching_parameters import BatchingParameters
-from .input_shapes import InputShapes
 
 _Response_co = TypeVar("_Response_co", covariant=True)
 DEFAULT_SIGNATURE = "serving_default"
@@ -48,7 +48,9 @@ class Servable(Protocol):
         model: the model's name.
         version: the version's number.
         signatures: its signatures, by name.
-        input_shapes: the shapes that its inputs take.
+        input_limits: the shapes that input tensors take, by name; those that are not here take the shapes of
+            the signatures.
+        takes_declared_shapes_only: False for graphs of others, whose kernels may take more.
         row_tensors: names of the tensors whose first axis is rows that are known to be independent.
         batching: the parameters of batching for its requests; None uses the server's.
         card: its model card, if the server has a page that shows it; otherwise None.
@@ -57,7 +59,8 @@ class Servable(Protocol):
     model: str
     version: int
     signatures: dict[str, pb.SignatureDef]
-    input_shapes: InputShapes
+    input_limits: Mapping[str, Shape]
+    takes_declared_shapes_only: bool
     row_tensors: frozenset[str]
     batching: BatchingParameters | None
     card: dict[str, Any] | None

@@ -19,7 +19,6 @@ from ...errors import InvalidArgumentError, NotFoundError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import dtype_name
 from ...wire.shapes import Shape
-from ..models.input_shapes import InputShapes
 from ..runtime.batching_parameters import BatchingParameters
 from .interpreter_pool import InterpreterPool
 from .tflite_signatures import UNREADABLE, Tensor, by_name, resolve, signatures_of
@@ -64,7 +63,8 @@ class TfliteServable:
             raise InvalidArgumentError(f"Cannot build FlatBufferModel from buffer. {error}") from error
         self._inputs = by_name(graph.inputs for graph in graphs)
         self._outputs = by_name(graph.outputs for graph in graphs)
-        self.input_shapes = InputShapes(self.signatures, self._limits(), strict=True)
+        self.input_limits: Mapping[str, Shape] = self._limits()
+        self.takes_declared_shapes_only = True
         # A caller must feed at least one signature's inputs.
         self._required = [self._needed(signature) for signature in self.signatures.values()]
 

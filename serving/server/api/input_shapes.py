@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -9,7 +10,8 @@ from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError, dtype_name
 from ...wire.shapes import Shape, declared_shape, misfit, takes, takes_but_for_ones
-from .quantized_tensors import code_of
+from ..models.quantized_tensors import code_of
+from ..models.servable import Servable
 
 
 class _Input(NamedTuple):
@@ -31,12 +33,12 @@ class InputShapes:
 
     Args:
         signatures: the version's signatures, by name.
-        limits: the shapes that tensors take by name, where these are not those of the signatures.
+        limits: the shapes that tensors take, by name; the others take those of the signatures.
         strict: True if a run takes the declared shapes only.
 
     Example:
         >>> info = pb.TensorInfo(name="x:0", dtype=pb.DT_FLOAT, tensor_shape={"dim": [{"size": -1}]})
-        >>> shapes = InputShapes({"serving_default": pb.SignatureDef(inputs={"x": info})}, strict=True)
+        >>> shapes = InputShapes({"serving_default": pb.SignatureDef(inputs={"x": info})}, {}, strict=True)
         >>> shapes.as_declared("serving_default", "x", np.zeros((3, 1))).shape
         (3,)
     """
@@ -44,8 +46,8 @@ class InputShapes:
     def __init__(
         self,
         signatures: Mapping[str, pb.SignatureDef],
-        limits: Mapping[str, Shape] | None = None,
-        strict: bool = False,
+        limits: Mapping[str, Shape],
+        strict: bool,
     ):
         self._strict = strict
         self._by_alias: dict[str, dict[str, _Input]] = {}
@@ -54,9 +56,20 @@ class InputShapes:
             aliases = self._by_alias[name] = dict[str, _Input]()
             tensors = self._by_tensor[name] = dict[str, _Input]()
             for alias, info in signature.inputs.items():
-                shape = declared_shape(info) if limits is None else limits.get(info.name)
+                shape = limits[info.name] if info.name in limits else declared_shape(info)
                 aliases[alias] = tensors[info.name] = _Input(alias, info.dtype, shape)
         self._any = {name: each for tensors in self._by_tensor.values() for name, each in tensors.items()}
+
+    @staticmethod
+    def of(servable: Servable) -> "InputShapes":
+        """The shapes of a version, read from its signatures once."""
+        known = _known.get(servable)
+        if known is None:
+            known = InputShapes(
+                servable.signatures, servable.input_limits, strict=servable.takes_declared_shapes_only
+            )
+            _known[servable] = known
+        return known
 
     def check(self, signature_name: str, feeds: Mapping[str, np.ndarray]) -> InvalidArgumentError | None:
         """Check the arrays of a call.
@@ -88,6 +101,9 @@ class InputShapes:
         if known is None or known.shape is None or not takes_but_for_ones(known.shape, array.shape):
             return array
         return array.reshape((*array.shape, *(1,) * len(known.shape))[: len(known.shape)])
+
+
+_known: WeakKeyDictionary[Servable, InputShapes] = WeakKeyDictionary()
 
 
 def _has_type(array: np.ndarray, dtype: int) -> bool:
