@@ -29,12 +29,14 @@ class Shapes(tf.Module):
     def __init__(self):
         super().__init__()
         self.one = tf.Variable([1.0])
+        self.two_rows = tf.Variable([[1.0], [2.0]])
         self.lines = tf.function(self._lines, input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
         self.columns = tf.function(
             self._plus_one, input_signature=[tf.TensorSpec([None, 1], tf.float32, name="x")]
         )
         self.rows = tf.function(self._sums, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
         self.square = tf.function(self._sums, input_signature=[tf.TensorSpec([2, 3], tf.float32, name="x")])
+        self.fixed = tf.function(self._fixed, input_signature=[tf.TensorSpec([2, 3], tf.float32, name="x")])
         self.number = tf.function(self._sums, input_signature=[tf.TensorSpec([], tf.float32, name="x")])
         self.any = tf.function(self._plus_one, input_signature=[tf.TensorSpec(None, tf.float32, name="x")])
         self.pair = tf.function(self._pair, input_signature=[tf.TensorSpec([2], tf.string, name="inputs")])
@@ -45,6 +47,9 @@ class Shapes(tf.Module):
     def _sums(self, x):
         return {"y": tf.reduce_sum(x * self.one, axis=-1 if x.shape.rank else None)}
 
+    def _fixed(self, x):
+        return {"y": tf.concat([x, self.two_rows], 1)}
+
     def _plus_one(self, x):
         return {"y": x + self.one}
 
@@ -52,7 +57,7 @@ class Shapes(tf.Module):
         return {"scores": tf.zeros([tf.size(inputs), 2]) + self.one}
 
 
-SIGNATURES = ("lines", "columns", "rows", "square", "number", "any", "pair")
+SIGNATURES = ("lines", "columns", "rows", "square", "fixed", "number", "any", "pair")
 MODELS = ("plain", "ours")
 
 
@@ -150,7 +155,6 @@ WRONG = {
     "another width": ("rows", (5, 4), "[5, 4]. The model wants float32 [None, 3]"),
     "no rows": ("rows", (3,), "[3]. The model wants float32 [None, 3]: pass a list of rows"),
     "an axis more": ("rows", (5, 2, 3), "[5, 2, 3]. The model wants float32 [None, 3]"),
-    "more rows than are fixed": ("square", (5, 3), "[5, 3]. The model wants float32 [2, 3]"),
     "a table for a line": ("lines", (5, 2), "[5, 2]. The model wants float32 [None]"),
     "a line for a number": ("number", (5,), "[5]. The model wants float32 []"),
 }
@@ -198,6 +202,15 @@ def test_graphs_of_others_get_what_tensorflow_serving_gives_them(server, protoco
     assert words == "input 'x' has shape [3]. The model wants float32 [None, 1]: pass a list of rows"
 
 
+@pytest.mark.parametrize("protocol", [*V1, *V2])
+def test_graphs_of_others_that_fix_the_rows_may_take_any_number(server, protocol):
+    call = {**V1, **V2}[protocol]
+    np.testing.assert_array_equal(call(server, "plain", "square", np.ones((5, 3), np.float32)), [3] * 5)
+    words = "input 'x' has shape [5, 3]. The model wants float32 [2, 3]"
+    assert refusal(call, server, "ours", "square", np.ones((5, 3), np.float32)) == words
+    assert refusal(call, server, "plain", "fixed", np.ones((5, 3), np.float32)) == words
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("protocol", [*V1, *V2])
 @pytest.mark.parametrize("shape", [(2,), (2, 3), (2, 3, 1)])
@@ -213,8 +226,8 @@ def test_another_type_is_refused_for_its_type(server, model):
     assert raised.value.details() == "Expects arg[0] to be float but int64 is provided"
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_the_number_of_examples_may_be_fixed_too(server, model):
+def test_the_number_of_examples_may_be_fixed_too(server):
+    model = "ours"
     classify = classification_pb2.ClassificationRequest()
     for _ in range(3):
         classify.input.example_list.examples.add().features.feature["x"].float_list.value.append(1)

@@ -19,6 +19,11 @@ class _Input(NamedTuple):
     dtype: int
     shape: Shape
 
+    def may_take(self, array: np.ndarray) -> bool:
+        """Return True if a graph could take an array but for its rows or for axes of size one at the end."""
+        any_rows = self.shape and (None, *self.shape[1:])
+        return takes_but_for_ones(any_rows, array.shape)
+
     def misfit(self, array: np.ndarray) -> InvalidArgumentError:
         return InvalidArgumentError(misfit(self.alias, array.shape, dtype_name(self.dtype), self.shape))
 
@@ -26,10 +31,11 @@ class _Input(NamedTuple):
 class InputShapes:
     """The shapes that the inputs of a version's signatures take.
 
-    TensorFlow Serving leaves shapes to the kernels, and its clients rely on one thing in that: most graphs
-    take axes of size one at the end, or do without them. `[3]` for `[-1, 1]` is the first example of its
-    documentation. So a graph of others gets such arrays; this project's exports and TFLite files do not. No
-    model gets other sizes, or another number of axes, than it declares.
+    TensorFlow Serving leaves shapes to the kernels, and its clients rely on two things in that. Most graphs
+    take axes of size one at the end, or do without them: `[3]` for `[-1, 1]` is the first example of its
+    documentation. And many that declare one row, since they were converted so, take any number. So a graph
+    of others gets such arrays; this project's exports and TFLite files do not. No model gets other sizes
+    beside, or another number of axes, than it declares.
 
     Args:
         signatures: the version's signatures, by name.
@@ -79,7 +85,7 @@ class InputShapes:
             feeds: arrays by tensor name.
 
         Returns:
-            The error to raise if the graph refuses an array that fits but for axes of size one.
+            The error to raise if the graph refuses an array that fits but for its rows or axes of size one.
 
         Raises:
             InvalidArgumentError: an array has other sizes, or another number of axes, than its input.
@@ -90,7 +96,7 @@ class InputShapes:
             known = tensors.get(name)
             if known is None or takes(known.shape, array.shape) or not _has_type(array, known.dtype):
                 continue
-            if self._strict or not takes_but_for_ones(known.shape, array.shape):
+            if self._strict or not known.may_take(array):
                 raise known.misfit(array)
             may_fail = known.misfit(array)
         return may_fail
