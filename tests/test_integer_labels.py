@@ -11,7 +11,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.indicators import as_indicators
 from keras_selfattn.models.integer_labels import by_place, named
-from keras_selfattn.models.sample_weights import batch_weights
+from keras_selfattn.models.sample_weights import row_weights
 from keras_selfattn.models.tokens.position_head import PositionHead
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
@@ -269,4 +269,4 @@ def test_labels_of_a_head_are_names_in_an_order(make):
 @pytest.mark.parametrize("weights", [{"+": 2.0}, ["much", "more"], [[1.0], [1.0, 2.0]]])
 def test_weights_of_rows_that_are_no_numbers_are_refused(weights):
     with pytest.raises(DataError, match="one number a row; those of classes are `class_weight`. Received"):
-        batch_weights(weights)
+        row_weights(weights)

@@ -17,7 +17,7 @@ from keras_selfattn.models.config import EncoderConfig, checked_config
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.keras_methods import KerasMethods
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
-from keras_selfattn.models.sample_weights import checked_weights, weighted
+from keras_selfattn.models.sample_weights import check_some_weight, row_weights, weighted
 from keras_selfattn.models.source_batches import check_alone, fit_source, read_source, validation_rows
 
 Tensor = Any
@@ -115,6 +115,7 @@ class RawModel(KerasMethods):
             x, y, sample_weight = read_source(source, None, None)
         kind = self.head_type(y)
         rows = self.read_rows(x, y, sample_weight, kind)
+        check_some_weight(rows.weights)
         self._adapt(rows, kind.from_targets(rows.targets))
 
     def fit(
@@ -238,6 +239,7 @@ class RawModel(KerasMethods):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
         rows = self.read_rows(x, self.head.named(y), sample_weight, type(self.head))
+        check_some_weight(rows.weights)
         self.create_metrics(rows.targets)
         return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
 
@@ -311,7 +313,8 @@ class RawModel(KerasMethods):
             self.compile_again()
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        rows = Rows(self.read_inputs(x), kind.read(y), checked_weights(weights))
+        """Return raw rows, targets and weights, each checked; all weights may be 0, as in a batch of many."""
+        rows = Rows(self.read_inputs(x), kind.read(y), row_weights(weights))
         check_columns(self.rows_are, rows)
         return rows
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_shapes import FewLengths, few_groups
 from keras_selfattn.models.batch_shares import WHOLE, Share
+from keras_selfattn.models.raw_inputs import Weights
 
 # Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
 # enough that every epoch mixes the rows.
@@ -33,7 +34,8 @@ class LengthSortedBatches:
         rows: an array for each row, `[T, ...]`, all of one dtype and rank. Axes after the first that differ
             in size are padded, too.
         targets: `[rows, ...]`, or an array `[T]` for each row, or None.
-        weights: float `[rows]`, or None.
+        weights: float `[rows]`; with targets of positions an array `[T]` for each row, padded with 0; or
+            None.
         beside: `[rows, ...]`, other inputs of the model; the inputs of a batch are then a pair.
         batch_size: the most rows in a batch. The last batch may hold fewer. If rows are long, batches have a
             half, a quarter, … of the size, so that memory stays bounded.
@@ -67,7 +69,7 @@ class LengthSortedBatches:
         self,
         rows: Sequence[np.ndarray],
         targets: np.ndarray | list[np.ndarray] | None = None,
-        weights: np.ndarray | None = None,
+        weights: Weights | None = None,
         beside: np.ndarray | None = None,
         *,
         batch_size: int,
@@ -162,7 +164,8 @@ class LengthSortedBatches:
             shape = [None, None] if self._per_position else [None, *first.shape]
             specs.append(tf.TensorSpec(shape, tf.as_dtype(first.dtype)))
         if self._weights is not None:
-            specs.append(tf.TensorSpec([None], tf.float32))
+            shape = [None, None] if isinstance(self._weights, list) else [None]
+            specs.append(tf.TensorSpec(shape, tf.float32))
         dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=tuple(specs))
         return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
 
@@ -184,7 +187,11 @@ class LengthSortedBatches:
             # Compiled steps hand no mask to the metrics.
             fill = 0 if self._few is None else PADDED_TARGET
             yield padded([self._targets[row] for row in chosen], self._least_shape(chosen)[:1], fill)
-        if self._weights is not None:
+        if isinstance(self._weights, list):
+            least = self._least_shape(chosen)[:1]
+            # 0 in place of the NaN of padding: no position's weight is NaN.
+            yield np.nan_to_num(padded([self._weights[row] for row in chosen], least))
+        elif self._weights is not None:
             yield self._weights[chosen]
 
     def _chosen(self) -> list[np.ndarray]:

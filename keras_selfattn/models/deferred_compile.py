@@ -6,6 +6,7 @@ import keras
 
 from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.sample_weights import aligned
 
 _DEFAULT = "default"
 
@@ -35,6 +36,31 @@ class DeferredCompile(keras.Model):
         if self.built:
             # Otherwise a model saved before `fit` could not be loaded: its optimizer would have a state.
             self.optimizer.build(self.trainable_variables)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the loss of a batch as `keras.Model.compute_loss` does; all training and testing calls it.
+
+        With weights, it is the sum of weight times loss, divided by the number of rows or, for a target at
+        each position, of real positions: those that weigh 0 are counted, too.
+        """
+        if sample_weight is not None and hasattr(y_pred, "shape"):
+            sample_weight = aligned(sample_weight, y_pred)  # [B, 1] or [B, T]
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Return the metrics as `keras.Model.compute_metrics` does: only `weighted_metrics` are weighted."""
+        if sample_weight is not None and hasattr(y_pred, "shape"):
+            sample_weight = aligned(sample_weight, y_pred)
+            if len(y_pred.shape) == 2:
+                sample_weight = sample_weight[:, 0]  # [B], which all of Keras' metrics of rows take
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def default_optimizer(self) -> Any:
         """Return the optimizer for `compile` without one."""

@@ -8,16 +8,27 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import is_missing
 from keras_selfattn.user_warnings import warn_user
 
+# Of rows, float32 `[rows]`, or of the positions of each row, float32 `[T]`.
+Weights = np.ndarray | list[np.ndarray]
+
 
 class Rows(NamedTuple):
-    """Columns of equal length: raw inputs, targets as the head reads them, and float32 weights or None.
+    """Columns of equal length: raw inputs, targets as the head reads them, and weights or None.
+
+    The weights have the form of the targets: one number a row or, with a target at each position, one a
+    position.
 
     The models work on `Rows`; files and `training` have rows as `data.LabelledRows`, with source and lines.
     """
 
     inputs: list[Any]
     targets: list[Any]
-    weights: np.ndarray | None = None
+    weights: Weights | None = None
+
+    @property
+    def weights_of_rows(self) -> np.ndarray | None:
+        """The weights of rows with one target each."""
+        return None if self.weights is None else np.asarray(self.weights)
 
     def part(self, place: slice) -> "Rows":
         """Return a slice of the rows."""

@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_sources import BatchSource, RawBatch, raw_source
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.raw_inputs import Rows, check_columns
-from keras_selfattn.models.sample_weights import batch_weights, weighted, weights_of
+from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.models.sample_weights import check_some_weight, weighted, with_classes
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -55,17 +55,8 @@ class SourceBatches:
     def rows(self, batch: RawBatch) -> Rows:
         """Return the rows of a batch, read as the model reads them, with the weights of their classes."""
         head = self._model.head
-        weights = batch_weights(batch.weights)
-        idle = weights is not None and not weights.any()  # an error only where all rows are
-        targets = head.named(batch.targets)
-        rows = self._model.read_rows(batch.inputs, targets, None if idle else weights, type(head))
-        if idle:
-            rows = rows._replace(weights=weights)
-            check_columns(self._model.rows_are, rows)
-        if self._by_place is None:
-            return rows
-        of_classes = weights_of(rows.targets, head, self._by_place)
-        return rows._replace(weights=of_classes if rows.weights is None else of_classes * rows.weights)
+        rows = self._model.read_rows(batch.inputs, head.named(batch.targets), batch.weights, type(head))
+        return rows if self._by_place is None else with_classes(rows, head, self._by_place)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         random = np.random.default_rng([self._seed, self._epoch])
@@ -180,6 +171,7 @@ def validation_rows(model: "RawModel", given: Any, head: Head, kwargs: dict[str,
         parts = read_source(source, head, kwargs.pop("validation_steps", None))
     parts = parts._replace(targets=head.named(parts.targets))
     rows = model.read_rows(*parts, type(head))
+    check_some_weight(rows.weights)
     head.encoded(rows.targets)  # raises before the model learns anything
     return rows
 

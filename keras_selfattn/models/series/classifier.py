@@ -252,7 +252,7 @@ class SeriesClassifier(SeriesModel, Classifier):
         super()._prepare(rows)
         if self.config.kernels:
             targets, exclusive = self._indicators(rows.targets), not self.multi_label
-            fit_wide(self.core, rows.inputs, targets, exclusive=exclusive, weights=rows.weights)
+            fit_wide(self.core, rows.inputs, targets, exclusive=exclusive, weights=rows.weights_of_rows)
 
     def _build_core(self, head: Head) -> keras.Model:
         if not self.config.kernels:

@@ -136,7 +136,8 @@ class SeriesRegressor(SeriesModel):
             return linear(frames(values), mask=real_frames(values))
 
         found = batched(features, [rows.inputs[row] for row in chosen])
-        weights = None if rows.weights is None else rows.weights[chosen]
+        weights = rows.weights_of_rows
+        weights = None if weights is None else weights[chosen]
         shares = [1 / len(sizes)] * len(sizes)
         return fit_ridge(found, targets[chosen], sizes, shares, weights, self._blocks), chosen
 

@@ -199,7 +199,9 @@ class TextClassifier(WordModel, Classifier):
             from keras_selfattn.models.text.ngram_fit import fitted
 
             targets = head.encoded(rows.targets)
-            self.wide = fitted(self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights)
+            self.wide = fitted(
+                self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights_of_rows
+            )
         return head
 
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:

@@ -16,7 +16,8 @@ from keras_selfattn.models.pretrained.adapted_start import token_starting_point
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedTokenConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
-from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists
+from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists, check_columns
+from keras_selfattn.models.sample_weights import at_positions, position_weights
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
@@ -129,14 +130,17 @@ class TokenClassifier(WordModel):
         return PositionHead
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        rows = super().read_rows(x, _without_padding(x, y), weights, kind)
+        inputs = self.read_inputs(x)
+        weights = position_weights(_without_padding(x, inputs, weights))
+        rows = super().read_rows(inputs, _without_padding(x, inputs, y), None, kind)._replace(weights=weights)
+        check_columns(self.rows_are, rows)
         for row, (tokens, labels) in enumerate(zip(rows.inputs, rows.targets, strict=True)):
             if len(tokens) != len(labels):
                 raise DataError(
                     f"Row {row} (counted from 0) has {len(tokens)} tokens and {len(labels)} labels. Give "
                     "one label for each token."
                 )
-        return rows
+        return rows._replace(weights=at_positions(rows.weights, rows.inputs))
 
     def _features(self, inputs: Sequence[Sequence[str]]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)
@@ -149,12 +153,11 @@ class TokenClassifier(WordModel):
         return keras.Model(features, head.outputs(x), name="core")
 
 
-def _without_padding(x: Any, y: Any) -> Any:
-    """Return labels of padded rows, arrays, as far as the rows have tokens; any other labels unchanged."""
-    if not hasattr(y, "__len__") or len(x) != len(y):
-        return y
-    rows = zip(x, as_token_lists(x), y, strict=True)
+def _without_padding(x: Any, inputs: Sequence[Sequence[str]], values: Any) -> Any:
+    """Return labels or weights of padded rows, arrays, as far as the rows have tokens; others unchanged."""
+    if not hasattr(values, "__len__") or len(inputs) != len(values):
+        return values
     return [
-        labels[: len(tokens)] if isinstance(row, np.ndarray) and len(labels) == len(row) else labels
-        for row, tokens, labels in rows
+        given[: len(tokens)] if isinstance(row, np.ndarray) and np.shape(given)[:1] == row.shape else given
+        for row, tokens, given in zip(x, inputs, values, strict=True)
     ]

@@ -15,6 +15,7 @@ from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, wit
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
 from keras_selfattn.models.integer_labels import named
+from keras_selfattn.models.sample_weights import aligned
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
 from keras_selfattn.span_schemes import scheme_of
 
@@ -97,7 +98,7 @@ class PositionAccuracy(keras.metrics.Mean):
     Call arguments:
         y_true: int `[batch, length]`, or a column of them `[batch, length, 1]`; negative for padding.
         y_pred: float `[batch, length, classes]`, with its Keras mask if there is padding.
-        sample_weight: float `[batch]`, or None.
+        sample_weight: float `[batch]`, `[batch, 1]` or `[batch, length]`, or None.
 
     Example:
 
@@ -115,5 +116,5 @@ class PositionAccuracy(keras.metrics.Mean):
         real = ops.greater_equal(known, 0)
         weights = ops.cast(real if mask is None else ops.logical_and(real, mask), self.dtype)
         if sample_weight is not None:
-            weights = weights * ops.cast(sample_weight, self.dtype)[:, None]
+            weights = weights * ops.cast(aligned(sample_weight, y_pred), self.dtype)
         super().update_state(ops.reshape(right, [-1]), ops.reshape(weights, [-1]))
