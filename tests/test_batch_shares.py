@@ -14,6 +14,11 @@ KINDS = {
     "labels": {"targets": np.arange(47)},
     "positions": {"targets": [row * 2 for row in ROWS]},
     "weights": {"targets": np.arange(47), "weights": RANDOM.random(47)},
+    "weights of positions": {
+        "targets": [row * 2 for row in ROWS],
+        "weights": [row.astype("float32") for row in ROWS],
+        "lengths": 2,
+    },
     "beside": {"targets": np.arange(47), "beside": RANDOM.random((47, 3))},
     "spans": {"targets": np.arange(47), "span": 10},
     "few lengths": {"targets": np.arange(47), "lengths": 3},

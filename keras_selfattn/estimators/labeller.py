@@ -70,7 +70,7 @@ class TokenClassifierEstimator(ModelEstimator):
         Args:
             X: rows of tokens.
             y: for each row a label for each token.
-            sample_weight: float for each row, at least 0.
+            sample_weight: float for each row, or for each row a list with one for each token, at least 0.
 
         Raises:
             DataError: for rows that cannot train the model.
@@ -90,20 +90,19 @@ class TokenClassifierEstimator(ModelEstimator):
         return self._outputs(self._rows(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the share of tokens with the right label, those of a row weighted by `sample_weight`.
+        """Return the share of tokens with the right label, weighted by `sample_weight`, as for `fit`.
 
         Raises:
-            DataError: if a row has another number of labels than tokens, or there is no token.
+            DataError: if a row has another number of labels or weights than tokens, or no token has a weight.
         """
-        predicted, known = self.predict(X), [list(map(str, row)) for row in y]
-        weights = np.ones(len(known)) if sample_weight is None else np.asarray(sample_weight, float)
-        if [len(row) for row in predicted] != [len(row) for row in known]:
-            raise DataError("Give one label for each token of each row.")
-        counts = np.array([len(row) for row in known])
-        right = [sum(map(str.__eq__, *pair)) for pair in zip(predicted, known, strict=True)]
-        if not (weights * counts).any():
+        rows = self._rows(X)
+        read = self.model_.read_rows(rows, y, sample_weight, type(self.model_.head))
+        pairs = zip(self.predict(read.inputs), read.targets, strict=True)
+        right = [found == known for pair in pairs for found, known in zip(*pair, strict=True)]
+        weights = np.ones(len(right)) if read.weights is None else np.concatenate(read.weights)
+        if not weights.any():
             raise DataError("There is no token with a weight to score.")
-        return float((weights * right).sum() / (weights * counts).sum())
+        return float(np.average(right, weights=weights))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

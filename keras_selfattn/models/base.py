@@ -141,11 +141,15 @@ class RawModel(KerasMethods):
             y: targets. Integers are names of labels in the first `fit`. In later ones they are names if a
                 label is a number, and indices of `labels` if none is; so in `validation_data`.
             batch_size: rows in a step, 32 if None; fewer if rows are long, to bound memory.
-            sample_weight: float per row.
+            sample_weight: float per row, in one axis or as a column; it counts for each token or number of
+                its row. For a label at each token also a list of floats for each row, or `[rows, tokens]`.
+                As in Keras, the loss is the sum of weight times loss, divided by the number of rows, or of
+                tokens, whatever they weigh: with weights of mean 1 that of the rows given so many times.
             class_weight: weights of the classes, 1 where left out; or "balanced", which gives each class the
                 same total weight; for one label a row. A text key is a label. Integer keys are all labels or
                 all indices; where they can be both, and differ, they are refused.
-            validation_data: `(rows, targets)`, or any form that `keras.Model.fit` accepts.
+            validation_data: `(rows, targets)` or `(rows, targets, weights)`, or any form that
+                `keras.Model.fit` accepts.
             validation_split: share of the rows, taken from the end, for validation instead.
             shuffle: draw a new order each epoch.
             seed: of that order.
@@ -226,7 +230,8 @@ class RawModel(KerasMethods):
                 `keras.Model.evaluate`.
             y: targets, as for `fit`.
             batch_size: rows in a step.
-            sample_weight: float per row.
+            sample_weight: as for `fit`, with the same loss. Of the metrics only the `weighted_metrics` of
+                `compile` are weighted: a row of weight 2 counts as two of them, and one of 0 as none.
             kwargs: `verbose`, `callbacks`, … of `keras.Model.evaluate`; `steps` for batches.
         """
         if kwargs.get("_use_cached_eval_dataset"):

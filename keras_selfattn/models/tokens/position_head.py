@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
-from keras_selfattn.models.heads import ClassHead, Head
+from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.integer_labels import named
 from keras_selfattn.models.sample_weights import aligned
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
@@ -82,7 +83,12 @@ class PositionHead(ClassHead):
         return [PositionAccuracy(name="accuracy")]
 
     def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
-        return Head.class_weights(self, asked, targets)
+        if asked is not None:
+            raise ConfigError(
+                f"`class_weight` is for one label a row. The task is {self.task}. Give `sample_weight`: for "
+                "each row a list with a number for each token."
+            )
+        return None
 
 
 def _without_column(y: Any) -> Any:
