@@ -8,6 +8,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .encrypted import EncryptedTransport
 from .json_out import error_body
+from .request_parser import RequestParser
 
 # Time limit of a request's head, from the connection or from the first byte of a later request.
 HEAD_SECONDS = 10.0
@@ -102,6 +103,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, connections: Connections, **settings: Any):
         super().__init__(**settings)
+        self.parser = RequestParser(self)  # pyright: ignore[reportAttributeAccessIssue]
         self.access_log = False  # even if the program's own uvicorn logs access
         self._others = connections
         self._retires = self.loop.time() + connections.seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
@@ -141,7 +143,7 @@ class Connection(HttpToolsProtocol):
     def _piece_received(self, data: bytes) -> None:
         self._unfinished_bytes += len(data)
         super().data_received(data)
-        if self.transport.is_closing():
+        if self._refused or self.transport.is_closing():
             return
         if self._head_bytes + self._unfinished_bytes > HEAD_BYTES:
             self._refuse(431, f"the request's head is larger than {HEAD_BYTES} bytes, this server's limit")
@@ -163,7 +165,8 @@ class Connection(HttpToolsProtocol):
         self._unfinished_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
+        if self._owes_since is not None:  # of a head; a trailer must not count as one (RFC 9110, 6.5.1)
+            super().on_header(name, value)
         self._head_bytes += len(name) + len(value) + len(b": \r\n")
         self._unfinished_bytes = 0
 
@@ -233,7 +236,26 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int, words: str) -> None:
         if self._is_answering or self._owes_body or not (self._head_bytes or self._unfinished_bytes):
             self.transport.abort()  # another answer or body is unfinished, or no request has begun
-            return
+        else:
+            self._answer_and_end(status, words)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no request, once the requests before them have their answers."""
+        if self._is_answering and (self.pipeline or not self.cycle.more_body):
+            self.cycle.keep_alive = False
+        elif self._owes_body or (self._is_answering and self.cycle.response_started):
+            self.transport.abort()
+        else:
+            if self._is_answering:  # the body of this request is broken: its application hears that it ends
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            self._answer_and_end(
+                400,
+                f"the bytes are no request of HTTP/1.1 (RFC 9112). This port speaks {self.scheme} in that "
+                "version alone, without HTTP/2's prior knowledge",
+            )
+
+    def _answer_and_end(self, status: int, words: str) -> None:
         body = error_body(words)
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(
             body
