@@ -8,6 +8,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+import zlib
 
 import grpc
 import numpy as np
@@ -210,6 +211,102 @@ def test_a_body_may_come_gzipped_and_not_as_a_bomb(tf1_base):
                 413,
                 "the body is larger than 10000 bytes, this server's limit",
             )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("x-gzip", gzip.compress),
+        ("GZip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("identity", bytes),
+        ("", bytes),
+        (" gzip , identity", gzip.compress),
+        ("gzip", lambda body: gzip.compress(body[:5]) + gzip.compress(body[5:])),
+    ],
+    ids=["x-gzip", "upper case", "deflate", "identity", "empty", "gzip and identity", "two members"],
+)
+def test_a_body_is_read_in_the_encoding_that_it_names(server, encoding, pack):
+    url = f"{server.rest_url}/v1/models/default:predict"
+    headers = {"Content-Encoding": encoding}
+    assert answer(url, pack(b'{"inputs": [[2.0]]}'), headers=headers) == (200, {"outputs": [[3.0]]})
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "compress", "gzip, br", "gzip, gzip", "gzip\r\n deflate"])
+def test_a_body_in_another_encoding_is_refused_by_name_before_it_is_read(server, encoding):
+    head = "POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nContent-Encoding: "
+    head += encoding.replace("\r\n ", "\r\nContent-Encoding: ")
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as connection:
+        connection.sendall(f"{head}\r\nExpect: 100-continue\r\n\r\n".encode())
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        assert (response.status, response.headers["Accept-Encoding"]) == (415, "gzip, deflate")
+        assert json.loads(response.read()) == {
+            "error": "the Content-Encoding of a body must be one of gzip, deflate, or there must be none. "
+            f"Received {encoding.replace(chr(13) + chr(10), ',')}"
+        }
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(b'{"inputs": [[2.0]]}') + b"more"),
+        ("deflate", zlib.compress(b'{"inputs": [[2.0]]}') * 2),
+        ("deflate", zlib.compress(b'{"inputs": [[2.0]]}', wbits=-15)),
+        ("deflate", gzip.compress(b'{"inputs": [[2.0]]}')),
+        ("gzip", gzip.compress(b'{"inputs": [[2.0]]}') * 2 + gzip.compress(b"")[:-1]),
+        ("gzip", b""),
+    ],
+    ids=["gzip and more", "two of zlib", "no zlib", "gzip as deflate", "cut member", "nothing"],
+)
+def test_a_body_that_is_not_what_its_encoding_says_is_refused(server, encoding, body):
+    url = f"{server.rest_url}/v1/models/default:predict"
+    status, found = answer(url, body, headers={"Content-Encoding": encoding})
+    assert status == 400
+    assert found["error"].startswith("Failed to decompress the request's body: ")
+
+
+@pytest.mark.parametrize("accepted", ["gzip, deflate, br, zstd", "gzip;q=1, *;q=0", "identity;q=0", ""])
+def test_answers_are_plain_whatever_a_client_accepts(server, accepted):
+    url = f"{server.rest_url}/v1/models/default:predict"
+    status, data, headers = ask(url, {"inputs": [[2.0]]}, headers={"Accept-Encoding": accepted})
+    assert (status, json.loads(data)) == (200, {"outputs": [[3.0]]})
+    assert (headers["Content-Encoding"], headers["Content-Length"]) == (None, str(len(data)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/default%3Apredict",
+        "/v1/models/default%3apredict",
+        "/v1/models/default%3A%70redict",
+        "/v1/models/default/versions/123%3Apredict",
+        "/%76%31/models/%64efault/versions/%31%323:predic%74",
+    ],
+)
+def test_a_path_may_be_percent_encoded(server, path):
+    assert answer(f"{server.rest_url}{path}", {"inputs": [[2.0]]}) == (200, {"outputs": [[3.0]]})
+
+
+def test_encoded_slashes_and_colons_belong_to_names(server):
+    no_model = "Servable not found for request: Latest({})"
+    for path, name in (
+        ("a%3Ab:predict", "a:b"),
+        ("a%2Fversions%2F1%3Apredict", "a/versions/1"),
+        ("a%3Apredict:predict", "a:predict"),
+        ("a%253Apredict:predict", "a%3Apredict"),
+    ):
+        found = answer(f"{server.rest_url}/v1/models/{path}", {"inputs": [[2.0]]})
+        assert found == (404, {"error": no_model.format(name)})
+    assert answer(f"{server.rest_url}/v1/models/default%3Apredict") == (
+        404,
+        {"error": "Could not find any versions of model default:predict"},
+    )
+    assert answer(f"{server.rest_url}/v2/models/a%3Apredict/infer", {"inputs": []})[0] == 404
+    assert answer(f"{server.rest_url}/%76%32/models/default/read%79") == (
+        200,
+        {"name": "default", "ready": True},
+    )
 
 
 def test_pages_of_other_origins_may_ask_only_where_allowed(tf1_base, server):

@@ -176,6 +176,17 @@ def test_a_header_of_rest_names_the_callers_span(server, spans):
     assert {found[name][0].parent.span_id for name in ("wait", "run")} == {request.context.span_id}
 
 
+@pytest.mark.parametrize("path", ["half%3Apredict", "%68alf:predict"])
+def test_a_percent_encoded_path_has_the_route_of_its_plain_form(server, spans, path):
+    assert post(f"{server.rest_url}/v1/models/{path}", {"instances": [2.0]}) == 200
+    assert set(spans(3)) == {"POST /v1/models/{model}:predict", "wait", "run"}
+
+
+def test_a_name_with_a_slash_is_one_name(server, spans):
+    assert post(f"{server.rest_url}/v1/models/a%2Fb:predict", {"instances": [2.0]}) == 404
+    assert set(spans(1)) == {"POST /v1/models/{model}:predict"}
+
+
 def test_the_open_inference_protocol_is_traced_on_both_ports(server, spans):
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [2]}]}
     assert post(f"{server.rest_url}/v2/models/half/infer", body) == 200

@@ -35,7 +35,7 @@ from ..runtime.bearer_tokens import BearerTokens
 from ..runtime.metrics import CONTENT_TYPE, Counted
 from . import open_inference_routes, routes
 from .answer import Answer
-from .body import TOO_SLOW, HttpError, Receive, read_body
+from .body import READ_ENCODINGS, TOO_SLOW, UNREAD_ENCODING, HttpError, Receive, read_body
 from .json_examples import examples_request
 from .json_in import json_bytes, predict_inputs
 from .json_out import (
@@ -135,6 +135,8 @@ class RestApi:
                 headers["WWW-Authenticate"] = "Bearer"
             if answer.status in _BUSY:
                 headers["Retry-After"] = _RETRY_SECONDS
+            if answer.status == UNREAD_ENCODING:
+                headers["Accept-Encoding"] = READ_ENCODINGS
             encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
             await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
             body = b"" if scope["method"] == "HEAD" else answer.body
@@ -155,7 +157,7 @@ class RestApi:
             return Answer(error_body("internal error; the server's log has the cause"), 500)
 
     async def _routed(self, scope: dict[str, Any], receive: Receive) -> Answer:
-        path = scope.get("raw_path", scope["path"].encode()).split(b"?")[0].decode("latin-1")
+        path = routes.sent_path(scope)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if method == "OPTIONS" and self._headers:
             return _preflight(scope)

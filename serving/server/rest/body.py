@@ -1,6 +1,6 @@
 """The body of a REST request: received within limits of time and size, and decompressed.
 
-Reference: asgi.readthedocs.io, "HTTP request".
+Reference: asgi.readthedocs.io, "HTTP request"; RFC 9110, 8.4.1 (codings) and 12.5.3 (Accept-Encoding).
 """
 
 import asyncio
@@ -15,9 +15,14 @@ from ..batching.graph_runner import GraphRunner
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 TOO_SLOW = 408  # the connection is closed: the rest of the body would be as slow
+UNREAD_ENCODING = 415
+READ_ENCODINGS = "gzip, deflate"
 _TOO_LARGE = 413
+_MOST_SHOWN = 100  # characters of a header
+_MOST_MEMBERS = 10_000  # each takes time, however small
+_GZIP = 16 + zlib.MAX_WBITS
 # Each Content-Encoding: the format that zlib expects.
-_ENCODINGS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
+_ENCODINGS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
 
 
 class HttpError(InvalidArgumentError):
@@ -41,18 +46,17 @@ async def read_body(
         most_bytes: the most that it may hold, decompressed.
 
     Raises:
-        HttpError: 408 for a slow one, 413 for one that is too large.
+        HttpError: 408 for a slow one, 413 for one that is too large, 415 for an encoding that is not read.
         InvalidArgumentError: for one that cannot be decompressed.
         CancelledError: if the client goes away.
     """
+    packed = _packed(scope)
     chunks: list[bytes] = []
     try:
         async with asyncio.timeout(seconds):
             size = await _received(receive, chunks, most_bytes)
     except TimeoutError:
         raise HttpError(TOO_SLOW, f"the body has not come within {seconds:g} s") from None
-    encoding = dict(scope["headers"]).get(b"content-encoding", b"").lower()
-    packed = _ENCODINGS.get(encoding)
     if packed is None:
         return await runner.off_loop(size, b"".join, chunks)
     # A compressed body of a few bytes may inflate to the largest size that a body may have.
@@ -75,17 +79,48 @@ async def _received(receive: Receive, chunks: list[bytes], most_bytes: int) -> i
     return size
 
 
+def _packed(scope: dict[str, Any]) -> int | None:
+    """Return the format in which a body is compressed, as zlib names it; None for one that is not."""
+    lines = [value.decode("latin-1") for name, value in scope["headers"] if name == b"content-encoding"]
+    named = [each.strip().lower() for each in ",".join(lines).split(",")]
+    encodings = [each for each in named if each not in ("", "identity")]
+    if not encodings:
+        return None
+    if len(encodings) > 1 or encodings[0] not in _ENCODINGS:
+        raise HttpError(
+            UNREAD_ENCODING,
+            f"the Content-Encoding of a body must be one of {READ_ENCODINGS}, or there must be none. "
+            f"Received {', '.join(encodings)[:_MOST_SHOWN]}",
+        )
+    return _ENCODINGS[encodings[0]]
+
+
 def _inflated(chunks: list[bytes], packed: int, most_bytes: int) -> bytes:
-    inflater = zlib.decompressobj(packed)
-    try:
-        inflated = inflater.decompress(b"".join(chunks), most_bytes)
-    except zlib.error as error:
-        raise InvalidArgumentError(f"Failed to decompress the request's body: {error}") from None
-    if inflater.unconsumed_tail:
-        _refuse_size(most_bytes)
+    inflater, inflated, size, members = zlib.decompressobj(packed), [], 0, 1
+    for chunk in chunks:
+        rest = chunk
+        while rest:
+            if inflater.eof:  # gzip may have several members one after the other (RFC 1952, 2.2)
+                members += 1
+                if packed != _GZIP or members > _MOST_MEMBERS:
+                    raise _damaged("bytes follow its compressed data")
+                inflater = zlib.decompressobj(packed)
+            try:
+                # One more than allowed: 0 would be no limit.
+                inflated.append(inflater.decompress(rest, most_bytes - size + 1))
+            except zlib.error as error:
+                raise _damaged(str(error)) from None
+            size += len(inflated[-1])
+            if size > most_bytes:
+                _refuse_size(most_bytes)
+            rest = inflater.unused_data
     if not inflater.eof:
-        raise InvalidArgumentError("Failed to decompress the request's body: it is cut short")
-    return inflated
+        raise _damaged("it is cut short")
+    return b"".join(inflated)
+
+
+def _damaged(reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"Failed to decompress the request's body: {reason}")
 
 
 def _refuse_size(most_bytes: int) -> NoReturn:

@@ -56,7 +56,7 @@ def route(method: str, path: str) -> OpenInferenceRoute:
 
     Args:
         method: "GET" or "POST".
-        path: as it was sent, still percent-encoded.
+        path: of `routes.sent_path`.
 
     Raises:
         UnimplementedError: the path is an extension of Triton's.

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..runtime.tracing import RequestTrace, Tracing, current
 from .body import Receive
+from .routes import sent_path
 
 App = Callable[[dict[str, Any], Receive, Callable[[dict[str, Any]], Awaitable[None]]], Awaitable[None]]
 """An ASGI application."""
@@ -62,7 +63,7 @@ class TracedApp:
 
     def _start(self, scope: dict[str, Any]) -> RequestTrace | None:
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        route = http_route(scope["path"])
+        route = http_route(sent_path(scope))
         if not route:
             return None
         attributes = {"http.request.method": method, "http.route": route, "url.scheme": scope["scheme"]}
