@@ -10,9 +10,13 @@ import time
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
 from serving_models import Slow, save
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.client import AsyncClient, Client
+from keras_selfattn.serving.client.transport import connection_settings
+from keras_selfattn.serving.client.transport.connection_settings import ConnectionSettings
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection, listener
 from keras_selfattn.serving.server.rest.rest_server import RestServer
@@ -410,6 +414,60 @@ def test_the_end_of_an_old_connection_costs_no_call(half_base, slow_base):
         while time.monotonic() < ends:
             assert client.predict({"seconds": np.float32(0)})["rounds"] >= 0
             assert call(b"\n\x06\n\x04slow", timeout=20)
+
+
+PINGS = (("grpc.keepalive_time_ms", 1000), ("grpc.http2.max_pings_without_data", 0))
+IDLE_PINGS = (*PINGS, ("grpc.keepalive_permit_without_calls", 1))
+
+
+def slow_answer(channel, seconds):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "slow"
+    request.inputs["seconds"].CopyFrom(tf.make_tensor_proto(np.float32(seconds)))
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    return stub.Predict(request, timeout=20).outputs["rounds"].int_val[0]
+
+
+@pytest.mark.slow
+def test_a_client_may_ping_each_second_with_a_call_and_without(slow_base, in_background, monkeypatch):
+    """gRPC's own server says "Too many pings" to the fourth within five minutes, and the call fails."""
+    monkeypatch.setattr(connection_settings, "_KEEPALIVE_MS", 1000)
+    options = ConnectionSettings.options
+    # After two pings, gRPC's clients wait for a minute, unless they are told not to.
+    monkeypatch.setattr(ConnectionSettings, "options", lambda self: [*options(self), PINGS[1]])
+    with (
+        Server(ServerConfig("slow", slow_base, port=0)) as server,
+        grpc.insecure_channel(server.target, PINGS) as calling,
+        # Else channels with the same arguments share a connection.
+        grpc.insecure_channel(server.target, [*IDLE_PINGS, ("grpc.use_local_subchannel_pool", 1)]) as idle,
+        Client(server.target, "slow", timeout=20) as client,
+        asyncio.Runner() as runner,
+    ):
+        assert slow_answer(idle, 0) >= 0
+        states = []
+        idle.subscribe(states.append)
+        called = in_background(slow_answer, calling, 4.6)
+        asked = in_background(client.predict, {"seconds": np.float32(4.6)})
+
+        async def ask():
+            async with AsyncClient(server.target, "slow", timeout=20) as client:
+                return await client.predict({"seconds": np.float32(4.6)})
+
+        assert runner.run(ask())["rounds"] > 0
+        assert called.result(20) > 0
+        assert asked.result(20)["rounds"] > 0
+        assert states == [grpc.ChannelConnectivity.READY], "without calls, too, the connection stays"
+
+
+@pytest.mark.slow
+def test_an_operator_may_allow_fewer_pings(slow_base):
+    fewer = "grpc.http2.min_ping_interval_without_data_ms=300000"
+    with (
+        Server(ServerConfig("slow", slow_base, port=0, grpc_channel_arguments=fewer)) as server,
+        grpc.insecure_channel(server.target, PINGS) as channel,
+        pytest.raises(grpc.RpcError, match="Too many pings"),
+    ):
+        slow_answer(channel, 4.6)
 
 
 def test_grpc_connections_live_a_bounded_time_where_there_are_workers():

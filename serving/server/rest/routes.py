@@ -17,7 +17,7 @@ _INFER = re.compile(rf"/v1/models{_MODEL}:(?P<method>classify|regress|predict)",
 _TELL = re.compile(rf"/v1/models(?:{_MODEL}(?P<metadata>/metadata)?)?", re.IGNORECASE)
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~")
-# Python's `quote`, JavaScript's `encodeURIComponent` and the like encode the colon. No POST is to a name alone.
+# Python's `quote` and JavaScript's `encodeURIComponent` encode the colon. No POST is to a name alone.
 _ENCODED_COLON = re.compile("%3A(?=(?:classify|regress|predict)$)", re.IGNORECASE)
 _MOST = 2**63 - 1
 _MOST_DIGITS = 99  # leading zeros included; Python refuses to read very many

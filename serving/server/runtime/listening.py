@@ -28,9 +28,12 @@ CONNECTION_SECONDS = 60
 _HANDSHAKE_SECONDS = 10
 # Longest time without a call; the client's library connects again for its next call.
 _IDLE_SECONDS = 300
-# Seconds until a client with calls gets a ping, and seconds until it must have answered.
+# Seconds until a client that says nothing gets a ping, and seconds until it must have answered.
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
+# Clients may ping this often, with and without calls. gRPC's libraries send one in a second at most; its own
+# servers allow one in five minutes, and end the connection, with its calls, at the third that comes earlier.
+_LEAST_PING_SECONDS = 0.5
 
 
 def server_options(config: ServerConfig, shared: bool = False) -> list[tuple[str, int | str]]:
@@ -55,6 +58,8 @@ def server_options(config: ServerConfig, shared: bool = False) -> list[tuple[str
         "grpc.keepalive_time_ms": _KEEPALIVE_SECONDS * 1000,
         "grpc.keepalive_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,
         "grpc.http2.ping_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,  # gRPC's default is a minute
+        "grpc.http2.min_ping_interval_without_data_ms": int(_LEAST_PING_SECONDS * 1000),
+        "grpc.keepalive_permit_without_calls": 1,
         # For each address. Without a descriptor left, gRPC itself would write a line each second.
         "grpc.max_allowed_incoming_connections": max(
             1, connections_of_a_port() // (2 if str(config.grpc_socket_path) else 1)
