@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import Context
 from typing import Self
 
 import grpc.aio
@@ -251,7 +252,8 @@ class Server:
     def _run_loop(self) -> None:
         try:
             with asyncio.Runner(loop_factory=_LOOP) as loop:
-                loop.run(self._serve())
+                # In a context of its own: a span of the starting thread must not become that of each request.
+                loop.run(self._serve(), context=Context())
         except Exception as error:  # noqa: BLE001 - whoever waits for the port must hear of it
             if self._port.done():
                 _log.exception("the server ended with an error")

@@ -1,9 +1,12 @@
 """OpenTelemetry's spans of the server: requests, their waits and runs, and the batches that they ran in."""
 
+import asyncio
+import contextvars
 import http.client
 import json
 import logging
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -18,7 +22,7 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
-from opentelemetry.instrumentation.grpc import GrpcInstrumentorClient
+from opentelemetry.instrumentation.grpc import GrpcAioInstrumentorServer, GrpcInstrumentorClient
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
@@ -33,7 +37,7 @@ from test_server_access import bears
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.rest.traced_app import http_route
+from keras_selfattn.serving.server.rest.traced_app import TracedApp, http_route
 from keras_selfattn.serving.server.runtime import opentelemetry_sdk, tracing
 from keras_selfattn.serving.server.runtime.tracing import Tracing
 
@@ -420,6 +424,126 @@ def test_a_batch_is_one_span_that_its_requests_are_linked_with(half_base, tmp_pa
         assert run.start_time <= batch.start_time < batch.end_time <= run.end_time
 
 
+# Beside OpenTelemetry's instrumentation
+
+
+@pytest.fixture
+def instrumented():
+    """Servers that are made now have the interceptor of OpenTelemetry's instrumentation."""
+    instrumentor = GrpcAioInstrumentorServer()
+    instrumentor.instrument()
+    yield
+    instrumentor.uninstrument()
+
+
+def of_servers(spans):
+    return [each for each in spans.all() if each.kind == SpanKind.SERVER]
+
+
+@pytest.mark.usefixtures("instrumented")
+def test_an_instrumented_call_has_one_span_with_what_both_tell(half_base, spans, until):
+    config = ServerConfig("half", half_base, port=0, rest_api_port=-1, enable_tracing=True)
+    with Server(config) as server, grpc.insecure_channel(server.target) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        stub.Predict(predict_request(2.0), metadata=[("traceparent", TRACEPARENT)], timeout=20)
+        stub.Predict(predict_request(2.0, 4.0), timeout=20)
+        stub.Predict(predict_request(2.0), metadata=[("traceparent", UNSAMPLED)], timeout=20)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Predict(predict_request(2.0, signature="no"), timeout=20)
+        until(lambda: len(of_servers(spans)) >= 3)
+        assert post(f"{server.rest_url}/v1/models/half:predict", {"instances": [2.0]}) == 200
+        found = spans(7)  # the waits and runs of two calls, and REST's own three
+    assert {name: len(each) for name, each in found.items()} == {
+        "wait": 3,
+        "run": 3,
+        "POST /v1/models/{model}:predict": 1,
+    }
+    named, new, failed, _ = of_servers(spans)
+    assert f"{named.parent.span_id:016x}" == PARENT
+    assert new.parent is None
+    assert [each.attributes["serving.rows"] for each in (named, new)] == [1, 2]
+    assert new.attributes["rpc.method"] == "Predict"
+    for request in (named, new):
+        for name in ("wait", "run"):
+            assert request.context.span_id in [each.parent.span_id for each in found[name]]
+    assert failed.attributes["rpc.grpc.status_code"] == grpc.StatusCode.FAILED_PRECONDITION.value[0]
+    events = [each.attributes["exception.message"] for each in failed.events]
+    assert caught.value.details() in events
+    assert failed.status.status_code == StatusCode.UNSET
+
+
+@pytest.mark.usefixtures("instrumented")
+def test_an_instrumented_call_has_one_span_without_traces_of_our_own(half_base, spans, until):
+    with (
+        Server(ServerConfig("half", half_base, port=0)) as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(predict_request(2.0), timeout=20)
+        until(lambda: spans.all())
+    assert [each.name for each in spans.all()] == [f"/{PREDICT}"]
+
+
+async def _answer_empty(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"{}"})
+
+
+def test_a_request_inside_the_span_of_a_middleware_has_no_other(spans):
+    """The middleware does what OpenTelemetry's for ASGI does."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def answered():
+        scope = {"method": "POST", "path": "/v1/models/half:predict", "scheme": "http", "headers": []}
+        with trace.get_tracer("middleware").start_as_current_span("POST", kind=SpanKind.SERVER):
+            await TracedApp(_answer_empty, Tracing("1.0"))(scope, None, send)
+
+    asyncio.run(answered())
+    (request,) = spans.all()
+    assert request.name == "POST"
+    assert request.attributes["http.route"] == "/v1/models/{model}:predict"
+    assert request.attributes["http.response.status_code"] == 200
+    assert len(sent) == 2
+
+
+def test_the_span_in_which_a_server_starts_is_not_that_of_its_requests(half_base, spans, monkeypatch):
+    """OpenTelemetry's instrumentation of threads hands the starting thread's span on."""
+    run, start = threading.Thread.run, threading.Thread.start
+
+    def start_with_context(thread):
+        context = contextvars.copy_context()
+        thread.run = lambda: context.run(run, thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_with_context)
+    config = ServerConfig("half", half_base, port=0, rest_api_port=-1, enable_tracing=True)
+    with trace.get_tracer("program").start_as_current_span("main"):
+        server = Server(config).start()
+    monkeypatch.undo()
+    with grpc.insecure_channel(server.target) as channel:
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(predict_request(2.0), timeout=20)
+    assert post(f"{server.rest_url}/v1/models/half:predict", {"instances": [2.0]}) == 200
+    server.stop()
+    found = spans(6)
+    for name in (PREDICT, "POST /v1/models/{model}:predict"):
+        assert found[name][0].parent is None
+
+
+@pytest.mark.process
+def test_under_the_command_that_instruments_a_call_has_one_span_of_the_server(half_base):
+    program = START.format(before="", base=str(half_base))
+    command = shutil.which("opentelemetry-instrument", path=Path(sys.executable).parent)
+    assert command is not None, "it comes with opentelemetry-instrumentation-grpc"
+    done = in_a_process(
+        program, command, OTEL_TRACES_EXPORTER="console", OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=""
+    )
+    calls = done.stdout.count('"kind": "SpanKind.SERVER"')
+    assert (calls, done.stdout.count('"kind": "SpanKind.CLIENT"')) == (2, 2), done.stderr  # metadata, Predict
+    assert done.stdout.count('"serving.rows": 1') == 1
+
+
 def test_who_bears_no_token_has_no_span(half_base, tmp_path, spans):
     tokens = tmp_path / "tokens"
     tokens.write_text("token")
@@ -474,10 +598,10 @@ def test_without_tracing_opentelemetry_is_not_imported():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def in_a_process(program, **environment):
-    """Runs a program, in which nothing has set up OpenTelemetry."""
+def in_a_process(program, *before, **environment):
+    """Runs a program, in which nothing has set up OpenTelemetry, by the command `before`, if there is one."""
     settings = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment}
-    command = [sys.executable, "-c", program]
+    command = [*before, sys.executable, "-c", program]
     return subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=120)
 
 

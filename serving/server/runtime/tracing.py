@@ -87,12 +87,21 @@ class Tracing:
     ) -> "RequestTrace | None":
         """Start the trace of a request; return None if it is not sampled, or OpenTelemetry fails.
 
+        If an instrumentation has begun a span for the request, that one is the request's: a call has one span
+        of kind server.
+
         Args:
             name: the span's.
             attributes: the span's.
             headers: those of the request, with names in lower case; they may name the caller's span.
         """
         with _harmless():
+            around = self._api.get_current_span()
+            if around.get_span_context().is_valid:
+                if not around.is_recording():
+                    return None
+                around.set_attributes(attributes)
+                return RequestTrace(self._api, self._tracer, around, is_ours=False)
             carrier = self._carrier(headers)
             context = self._extract(carrier, self._root) if carrier else self._root
             kind = self._api.SpanKind.SERVER
@@ -131,10 +140,12 @@ class RequestTrace:
         api: the module opentelemetry.trace.
         tracer: makes the spans.
         span: the request's.
+        is_ours: False if the span is that of an instrumentation, which ends it.
     """
 
-    def __init__(self, api: Any, tracer: Any, span: Any):
+    def __init__(self, api: Any, tracer: Any, span: Any, is_ours: bool = True):
         self.span = span
+        self._is_ours = is_ours
         self._api = api
         self._tracer = tracer
         self._context = api.set_span_in_context(span)
@@ -224,7 +235,7 @@ class RequestTrace:
         text: str = "",
         is_own_fault: bool = False,
     ) -> None:
-        """End the request's span.
+        """Complete the request's span, and end it unless an instrumentation does.
 
         Args:
             attributes: more of the span's.
@@ -239,8 +250,9 @@ class RequestTrace:
             if is_own_fault:
                 self.span.set_attribute("error.type", failed)
                 self.span.set_status(self._api.StatusCode.ERROR, text)
-        with _harmless():
-            self.span.end()
+        if self._is_ours:
+            with _harmless():
+                self.span.end()
 
     def _child(
         self,
