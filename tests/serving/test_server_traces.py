@@ -483,29 +483,32 @@ def test_an_instrumented_call_has_one_span_without_traces_of_our_own(half_base, 
     assert [each.name for each in spans.all()] == [f"/{PREDICT}"]
 
 
-async def _answer_empty(scope, receive, send):
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"{}"})
+async def answer_400(scope, receive, send):
+    await send({"type": "http.response.start", "status": 400, "headers": []})
+    await send({"type": "http.response.body", "body": b'{"error": "no such thing"}'})
 
 
-def test_a_request_inside_the_span_of_a_middleware_has_no_other(spans):
-    """The middleware does what OpenTelemetry's for ASGI does."""
-    sent = []
-
-    async def send(message):
-        sent.append(message)
+def test_a_request_inside_the_span_of_a_middleware_has_no_other(spans, caplog):
+    """The middleware does what OpenTelemetry's for ASGI does: the answer ends its span."""
 
     async def answered():
-        scope = {"method": "POST", "path": "/v1/models/half:predict", "scheme": "http", "headers": []}
-        with trace.get_tracer("middleware").start_as_current_span("POST", kind=SpanKind.SERVER):
-            await TracedApp(_answer_empty, Tracing("1.0"))(scope, None, send)
+        scope = {"method": "POST", "path": "/v1/models/half%3Apredict", "scheme": "http", "headers": []}
+        use = trace.get_tracer("middleware").start_as_current_span
+        with use("POST", kind=SpanKind.SERVER, end_on_exit=False) as span:
+
+            async def send(message):
+                if message["type"] == "http.response.body":
+                    span.end()
+
+            await TracedApp(answer_400, Tracing("1.0"))(scope, None, send)
 
     asyncio.run(answered())
     (request,) = spans.all()
     assert request.name == "POST"
     assert request.attributes["http.route"] == "/v1/models/{model}:predict"
-    assert request.attributes["http.response.status_code"] == 200
-    assert len(sent) == 2
+    assert request.attributes["http.response.status_code"] == 400
+    assert failure(request) == ("400", "no such thing")
+    assert caplog.text == "", "nothing is told to a span that has ended"
 
 
 def test_the_span_in_which_a_server_starts_is_not_that_of_its_requests(half_base, spans, monkeypatch):

@@ -68,17 +68,19 @@ class GrpcTracing(grpc.aio.ServerInterceptor):
             current.set(trace)
             try:
                 answer = await handle(data, context)
+                trace.tell({"rpc.grpc.status_code": 0})
+                return answer
             except BaseException as error:
-                _end_failed(trace, context, error)
+                _tell_failure(trace, context, error)
                 raise
-            trace.end({"rpc.grpc.status_code": 0})
-            return answer
+            finally:
+                trace.end()
 
         return grpc.unary_unary_rpc_method_handler(handle_traced)
 
 
-def _end_failed(trace: RequestTrace, context: Any, error: BaseException) -> None:
+def _tell_failure(trace: RequestTrace, context: Any, error: BaseException) -> None:
     left = isinstance(error, asyncio.CancelledError)
     status = grpc.StatusCode.CANCELLED if left else context.code() or grpc.StatusCode.UNKNOWN
     text = "the client has gone, or its deadline has passed" if left else context.details() or str(error)
-    trace.end({"rpc.grpc.status_code": status.value[0]}, status.name, text, status in _OWN_FAULTS)
+    trace.tell({"rpc.grpc.status_code": status.value[0]}, status.name, text, status in _OWN_FAULTS)

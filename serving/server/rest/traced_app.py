@@ -52,14 +52,12 @@ class TracedApp:
         if trace is None:
             await self._app(scope, receive, send)
             return
-        sent = _Sent(send)
+        sent = _Sent(send, trace, scope["path"])
         try:
             await self._app(scope, receive, sent)
         finally:
-            path = scope["path"].encode(errors="replace")[:_PATH_BYTES].decode(errors="ignore")
-            told = {"url.path": path, "http.response.status_code": sent.status}
-            failed = str(sent.status) if sent.status >= _FIRST_ERROR else ""
-            trace.end(told, failed, sent.error, is_own_fault=sent.status >= _FIRST_OWN_FAULT)
+            sent.tell()
+            trace.end()
 
     def _start(self, scope: dict[str, Any]) -> RequestTrace | None:
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
@@ -72,19 +70,34 @@ class TracedApp:
 
 
 class _Sent:
-    """Sends an answer, and remembers its status and its error."""
+    """Sends an answer, and tells a trace its status and its error."""
 
-    def __init__(self, send: Callable[[dict[str, Any]], Awaitable[None]]):
+    def __init__(self, send: Callable[[dict[str, Any]], Awaitable[None]], trace: RequestTrace, path: str):
         self._send = send
-        self.status = _FIRST_OWN_FAULT  # of an application that sends nothing
-        self.error = ""
+        self._trace = trace
+        self._path = path
+        self._status = _FIRST_OWN_FAULT  # of an application that sends nothing
+        self._error = ""
+        self._has_told = False
 
     async def __call__(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-        elif self.status >= _FIRST_ERROR and message.get("body"):
-            self.error = json.loads(message["body"])["error"]
+            self._status = message["status"]
+        else:
+            if self._status >= _FIRST_ERROR and message.get("body"):
+                self._error = json.loads(message["body"])["error"]
+            self.tell()  # an instrumentation ends its span with the answer
         await self._send(message)
+
+    def tell(self) -> None:
+        """Complete the request's span, once."""
+        if self._has_told:
+            return
+        self._has_told = True
+        path = self._path.encode(errors="replace")[:_PATH_BYTES].decode(errors="ignore")
+        told = {"url.path": path, "http.response.status_code": self._status}
+        failed = str(self._status) if self._status >= _FIRST_ERROR else ""
+        self._trace.tell(told, failed, self._error, is_own_fault=self._status >= _FIRST_OWN_FAULT)
 
 
 def http_route(path: str) -> str:

@@ -228,14 +228,14 @@ class RequestTrace:
             if span is not None:
                 first._end(span, failure)
 
-    def end(
+    def tell(
         self,
         attributes: Mapping[str, str | int],
         failed: str = "",
         text: str = "",
         is_own_fault: bool = False,
     ) -> None:
-        """Complete the request's span, and end it unless an instrumentation does.
+        """Complete the request's span.
 
         Args:
             attributes: more of the span's.
@@ -250,6 +250,9 @@ class RequestTrace:
             if is_own_fault:
                 self.span.set_attribute("error.type", failed)
                 self.span.set_status(self._api.StatusCode.ERROR, text)
+
+    def end(self) -> None:
+        """End the request's span, unless an instrumentation does."""
         if self._is_ours:
             with _harmless():
                 self.span.end()
