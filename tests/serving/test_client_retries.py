@@ -22,6 +22,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.client.transport import connection_settings
 from keras_selfattn.serving.client.transport import shared_transport as transport
+from keras_selfattn.serving.client.transport.connection_settings import ConnectionSettings
 
 X = np.float32([[1, 2]])
 
@@ -115,6 +116,20 @@ def test_a_connection_that_falls_silent_is_noticed_and_replaced(connect, monkeyp
     assert between.connections == 2
     between.close()
     server.stop(None).wait()
+
+
+@pytest.mark.slow
+def test_a_long_call_does_not_ping_more_than_a_stock_server_allows(connect, stock_server, monkeypatch):
+    """Else the fourth ping ends its connection ("Too many pings"), and each retry's."""
+    options = ConnectionSettings.options
+    more = ("grpc.http2.max_pings_without_data", 0)  # without gRPC's pause of a minute after two pings
+    monkeypatch.setattr(ConnectionSettings, "options", lambda self: [*options(self), more])
+    monkeypatch.setattr(connection_settings, "_KEEPALIVE_MS", 1000)
+    monkeypatch.setattr(connection_settings, "LONG_CALL_SECONDS", 10)
+    serving = StockServing(before=lambda rpc, *_: time.sleep(4.6) if rpc == "Predict" else None)
+    client = connect(stock_server(serving), timeout=20)
+    assert client.predict(X)["y"].tolist() == [[2, 4]]
+    assert len(serving.received("Predict")) == 1
 
 
 @pytest.mark.slow

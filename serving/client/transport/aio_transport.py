@@ -32,7 +32,7 @@ class AsyncTransport(Transport):
     def __init__(self, settings: TransportSettings):
         super().__init__(settings)
         owner = LoopOwner()
-        self._channels = [AsyncChannel(settings.connection, owner) for _ in range(self.connections)]
+        self._channels = [AsyncChannel(each, owner) for each in self._kinds()]
 
     async def run(self, steps: Steps[_T], timeout: float | None) -> _T:
         """Drive one operation to its result, all of its calls within one deadline."""
@@ -98,7 +98,8 @@ class AsyncTransport(Transport):
                 answer = await self._once(request, deadline, place)
             except UnavailableError as error:
                 attempts += 1
-                self._channels[place].lookup.failed()
+                for channel in self._channels[place :: self.connections]:
+                    channel.lookup.failed()
                 self._round_robin.failed(place)
                 pause = self._pause(request, error, attempts, deadline)
             else:
@@ -111,7 +112,8 @@ class AsyncTransport(Transport):
     async def _once(self, request: Request, deadline: float, place: int) -> bytes:
         started = time.monotonic()
         try:
-            call = await self._channels[place].call(request.method, self._time_left(deadline, request))
+            channel = self._channels[self._index(place, deadline)]
+            call = await channel.call(request.method, self._time_left(deadline, request))
             metadata = await self._metadata(request, deadline)
             answer = await call(request.message, **self._options_of(request, metadata, deadline))
         except grpc.RpcError as error:

@@ -24,8 +24,12 @@ from .targets import Targets
 _NO_LIMIT = -1
 _INT_MAX = 2**31 - 1
 
-# Servers disconnect clients that ping too often; gRPC's own servers allow this rate within a call.
+# Servers disconnect clients that ping too often while they say nothing. gRPC's own allow one in five minutes,
+# and two that come earlier; its clients send two and then one a minute, so a call ends after 140 seconds.
 _KEEPALIVE_MS = 10_000
+_LONG_KEEPALIVE_MS = 310_000
+LONG_CALL_SECONDS = 120.0
+"""Calls that may take longer have connections of their own, with fewer pings."""
 _KEEPALIVE_TIMEOUT_MS = 5_000
 
 _INTERCEPTORS = (grpc.UnaryUnaryClientInterceptor, grpc.aio.ClientInterceptor)
@@ -43,6 +47,7 @@ class ConnectionSettings:
         credentials: gRPC's own per-call credentials; they need `tls`.
         interceptors: gRPC's client interceptors, outermost first. They see messages as bytes.
         connections: the number to each target, each on a separate channel.
+        for_long_calls: True for connections whose calls may take longer than LONG_CALL_SECONDS.
 
     Raises:
         InvalidInputError: they contradict each other, or would use clear text without `insecure`.
@@ -55,6 +60,7 @@ class ConnectionSettings:
     credentials: grpc.CallCredentials | None = field(default=None, repr=False)
     interceptors: Sequence[Any] = ()
     connections: int = 1
+    for_long_calls: bool = False
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -120,7 +126,7 @@ class ConnectionSettings:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
             # Notice a silently dead connection (a cable, a firewall) while calls wait on it.
-            ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+            ("grpc.keepalive_time_ms", _LONG_KEEPALIVE_MS if self.for_long_calls else _KEEPALIVE_MS),
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
             ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),  # gRPC's default is a minute
         ]

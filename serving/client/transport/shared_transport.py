@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
 from ..failures import ServerRef
 from ..steps import Request
+from . import connection_settings
 from .connection_settings import ConnectionSettings
 from .retries import Retries, RoundRobin
 from .security import pairs_of
@@ -123,6 +124,17 @@ class Transport:
         if self.connections == 1:
             return 0
         return self._round_robin.pick() if request.connection is None else request.connection
+
+    def _kinds(self) -> list[ConnectionSettings]:
+        """The settings of all channels: those of the places, and again those for long calls."""
+        usual = self.settings.connection
+        each_place = range(self.connections)
+        return [kind for kind in (usual, replace(usual, for_long_calls=True)) for _ in each_place]
+
+    def _index(self, place: int, deadline: float) -> int:
+        """The number of the channel for a call on connection `place`."""
+        is_long = deadline - time.monotonic() > connection_settings.LONG_CALL_SECONDS
+        return place + self.connections if is_long else place
 
     def _pause(self, request: Request, error: UnavailableError, attempts: int, deadline: float) -> float:
         """Seconds until the next attempt of a failed call.

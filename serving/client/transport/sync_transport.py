@@ -30,7 +30,7 @@ class SyncTransport(Transport):
 
     def __init__(self, settings: TransportSettings):
         super().__init__(settings)
-        self._channels = [SyncChannel(settings.connection) for _ in range(self.connections)]
+        self._channels = [SyncChannel(each) for each in self._kinds()]
 
     def run(self, steps: Steps[_T], timeout: float | None) -> _T:
         """Drive one operation to its result, all of its calls within one deadline."""
@@ -105,7 +105,8 @@ class SyncTransport(Transport):
                 answer = self._translated(request, functools.partial(attempt, place))
             except UnavailableError as error:
                 attempts += 1
-                self._channels[place].lookup.failed()
+                for channel in self._channels[place :: self.connections]:
+                    channel.lookup.failed()
                 self._round_robin.failed(place)
                 pause = self._pause(request, error, attempts, deadline)
             else:
@@ -154,7 +155,8 @@ class SyncTransport(Transport):
 
     def _call(self, request: Request, deadline: float, place: int) -> Call:
         try:
-            return self._channels[place].call(request.method, self._time_left(deadline, request))
+            channel = self._channels[self._index(place, deadline)]
+            return channel.call(request.method, self._time_left(deadline, request))
         except ClosedError as error:
             raise self._closed(str(error)) from None
         except TimeoutError as error:
