@@ -120,7 +120,10 @@ def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[st
     outputs = signature.concrete.structured_outputs
     return {
         "method_name": signature.method_name,
-        "inputs": {spec.name: _described(spec) for spec in specs_of(signature.function)},
+        "inputs": {
+            spec.name: {**_described(spec), **_padding_of(signature, spec.name)}
+            for spec in specs_of(signature.function)
+        },
         "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
         "example": {
             "request": _plain(example.request),
@@ -133,6 +136,14 @@ def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[st
 def _described(tensor: Any) -> dict[str, Any]:
     shape = None if tensor.shape.rank is None else tensor.shape.as_list()
     return {"dtype": tensor.dtype.name, "shape": shape}
+
+
+def _padding_of(signature: Signature, name: str) -> dict[str, str]:
+    """Return the padding of an input as the card has it; JSON has no NaN."""
+    if name not in signature.padding:
+        return {}
+    value = signature.padding[name]
+    return {"padding": value if isinstance(value, str) else "NaN"}
 
 
 def _plain(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _raw_contract(
         tokens = front.token_requests()
         if real or samples is not None:
             tokens[0] = front.token_request(requests[0])
-        signatures["tokens"] = Signature(graphs.on_tokens(front), tokens)
+        signatures["tokens"] = Signature(graphs.on_tokens(front), tokens, padding={"tokens": ""})
         signatures["explain"] = Signature(graphs.explain_texts(front), requests)
     elif isinstance(front, PieceFront | PieceTokenFront):
         if isinstance(model, TextEncoder):

@@ -5,7 +5,7 @@ Axes: B (rows), T (query positions), S (key positions), H (heads), L (layers).
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -112,11 +112,14 @@ class Signature:
         function: a `tf.function` with an input signature, which returns tensors by name.
         requests: calls to try it with; the first is an example of one row.
         method_name: the call of TensorFlow Serving that it is for.
+        padding: by input, the value that lengthens the second axis of its rows and changes no answer. Outputs
+            whose second size is unknown grow as the inputs do. Without it, rows of other lengths stay apart.
     """
 
     function: Any
     requests: Sequence[Request]
     method_name: str = PREDICT
+    padding: Mapping[str, float | str] = field(default_factory=dict[str, float | str])
 
     @functools.cached_property
     def concrete(self) -> Any:
@@ -144,6 +147,7 @@ class Graphs:
     ) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers
         self._encoders = encoders
+        self._padding: float | str | None = getattr(front, "padding", None)
         self._core = tf.function(self._answer, autograph=False)
         self._raw = tf.function(lambda *raw: self._core(self._read(*raw)), autograph=False)
         self._traced = tf.function(self._outputs, autograph=False)
@@ -151,7 +155,8 @@ class Graphs:
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         """Return the signatures that fit the model's inputs and outputs."""
         front, answers = self._front, self._answers
-        found = {MOST_ASKED: Signature(_function(front.specs, self._raw), requests)}
+        padding = {} if self._padding is None else dict.fromkeys(front.specs, self._padding)
+        found = {MOST_ASKED: Signature(_function(front.specs, self._raw), requests, padding=padding)}
         if not can_parse(front.specs):
             return found
         examples = [{"inputs": serialized_examples(request)} for request in requests]
@@ -236,7 +241,7 @@ class Graphs:
 
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
-        front, padding = self._front, getattr(self._front, "padding", 0)
+        front, padding = self._front, self._padding or 0
         return _function(specs, lambda rows: answer(self._raw(*parsed(rows, front.specs, padding))))
 
     def _read(self, *raw: Tensor) -> Any:

@@ -23,7 +23,7 @@ class SeriesFront:
     """Series, float32 `[B, T, F]`: frames of NaN at the end are padding, other NaN are missing values."""
 
     subject = "series"
-    # Padding of the rows of a batch of `tf.Example`s.
+    # Lengthens the rows of a batch.
     padding = float("nan")
 
     def __init__(self, model: SeriesModel) -> None:

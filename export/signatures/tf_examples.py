@@ -23,7 +23,7 @@ def can_parse(specs: dict[str, Any]) -> bool:
     )
 
 
-def parsed(serialized: Tensor, specs: dict[str, Any], padding: float = 0) -> list[Tensor]:
+def parsed(serialized: Tensor, specs: dict[str, Any], padding: float | str = 0) -> list[Tensor]:
     """Return the inputs held by Examples `[B]`, each a feature under its input's name.
 
     An input of unknown length is a flat list of its numbers; rows are padded to the longest, with zeros
@@ -60,7 +60,7 @@ def _feature(spec: Any) -> Any:
     return tf.io.FixedLenFeature(shape, dtype)
 
 
-def _shaped(value: Tensor, spec: Any, padding: float) -> Tensor:
+def _shaped(value: Tensor, spec: Any, padding: float | str) -> Tensor:
     if isinstance(value, tf.RaggedTensor):
         rest = spec.shape[2:].as_list()
         width = int(np.prod(rest))

@@ -29,6 +29,8 @@ class TokenFront:
     """
 
     subject = "token"
+    # Lengthens the rows of a batch.
+    padding = ""
 
     def __init__(self, model: TokenClassifier) -> None:
         self._features = model.tokenizer

@@ -14,7 +14,12 @@ MODULES = [
     "server.runtime.listening",
 ]
 MODULES += [f"server.rest.json_{name}" for name in ("in", "examples", "out")]
-MODULES += ["server.rest.routes", "server.models.short_runs", "server.batching.batch_queue"]
+MODULES += [
+    "server.rest.routes",
+    "server.models.row_padding",
+    "server.models.short_runs",
+    "server.batching.batch_queue",
+]
 MODULES += [f"client.{name}" for name in ("answers", "tf_examples", "management", "model_metadata")]
 MODULES += ["client.transport.targets"]
 

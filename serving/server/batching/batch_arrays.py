@@ -9,14 +9,12 @@ import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError
 from ..runtime.batching_parameters import BatchingParameters
+from .padding import Padding
 
 
-def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
-    """Return the key that tasks of a batch share: tensors, dtypes, and row shapes unless rows are padded."""
-    return tuple(
-        (name, feeds[name].dtype, feeds[name].ndim if pad else feeds[name].shape[1:])
-        for name in sorted(feeds)
-    )
+def kind_of(feeds: Mapping[str, np.ndarray], padding: Padding) -> Hashable:
+    """Return the key that tasks of a batch share: tensors, dtypes, and row shapes but for what is padded."""
+    return tuple((name, feeds[name].dtype, padding.kind_of(name, feeds[name])) for name in sorted(feeds))
 
 
 def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
@@ -33,13 +31,13 @@ def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
     return rows.pop()
 
 
-def merged(many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParameters) -> dict[str, np.ndarray]:
+def merged(
+    many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParameters, padding: Padding
+) -> dict[str, np.ndarray]:
     """Concatenate the rows of all tasks, and add copies of the first row up to an allowed number of rows."""
     batch: dict[str, np.ndarray] = {}
     for name in many[0]:
-        arrays = [feeds[name] for feeds in many]
-        if parameters.pad:
-            arrays = _padded(arrays)
+        arrays = _padded(name, [feeds[name] for feeds in many], padding)
         rows = sum(map(len, arrays))
         missing = parameters.padded_size(rows) - rows
         if missing:
@@ -48,15 +46,15 @@ def merged(many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParamet
     return batch
 
 
-def _padded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Pad arrays to one shape except for the rows; the padding is each tensor's first element."""
+def _padded(name: str, arrays: Sequence[np.ndarray], padding: Padding) -> list[np.ndarray]:
+    """Pad arrays of one kind to one shape except for the rows."""
     shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
     padded: list[np.ndarray] = []
     for array in arrays:
-        if array.shape[1:] == shape or array.size == 0:
+        if array.shape[1:] == shape:
             padded.append(array)
             continue
-        wider = np.full((len(array), *shape), array.reshape(-1)[0], dtype=array.dtype)
+        wider = np.full((len(array), *shape), padding.value_for(name, array), dtype=array.dtype)
         wider[tuple(slice(size) for size in array.shape)] = array
         padded.append(wider)
     return padded

@@ -17,6 +17,7 @@ from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired
 from ..runtime.tracing import RequestTrace
+from .padding import Padding
 
 # A shorter simultaneous run costs more than it gains: all threads wait for Python's interpreter.
 _WORTH_SECONDS = 0.0005
@@ -120,15 +121,22 @@ class Queue:
         servable: the version that runs them.
         fetches: the tensors to fetch.
         parameters: the parameters of batching.
+        padding: of rows of unequal shapes.
         sizer: counts the rows of all tasks of the servable.
     """
 
     def __init__(
-        self, servable: Servable, fetches: Sequence[str], parameters: BatchingParameters, sizer: BatchSizer
+        self,
+        servable: Servable,
+        fetches: Sequence[str],
+        parameters: BatchingParameters,
+        padding: Padding,
+        sizer: BatchSizer,
     ):
         self.servable = servable
         self.fetches = fetches
         self.parameters = parameters
+        self.padding = padding
         self.tasks: deque[QueuedCall] = deque()
         self.rows = 0
         self.running = 0

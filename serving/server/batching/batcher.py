@@ -32,6 +32,7 @@ from ..runtime.metrics import Metrics
 from ..runtime.tracing import RequestTrace, current
 from .batch_arrays import joined, kind_of, merged, rows_of, split
 from .batch_queue import HALF_LIFE_SECONDS, Arrays, BatchSizer, Queue, QueuedCall, Run, nothing
+from .padding import padding_for
 
 _Outcome = Arrays | Exception
 
@@ -116,10 +117,12 @@ class Batcher:
         done = loop.create_future()
         task = QueuedCall(feeds, rows, deadline, time.monotonic(), done, begin, current.get())
         parameters = self._parameters_of(servable)
-        key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
+        padding = padding_for(servable, fetches, parameters)
+        key = (servable, tuple(fetches), kind_of(feeds, padding))
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(servable, fetches, parameters, self._sizer_of(servable))
+            queue = Queue(servable, fetches, parameters, padding, self._sizer_of(servable))
+            self._queues[key] = queue
         if queue.rows and queue.rows + rows > parameters.capacity:
             raise _full()
         queue.add(task)
@@ -235,12 +238,16 @@ class Batcher:
         rows = [task.rows for task in tasks]
         size = parameters.padded_size(sum(rows))
         self._metrics.batch(sum(rows), size)
-        feeds = merged([task.feeds for task in tasks], parameters)
+        feeds = merged([task.feeds for task in tasks], parameters, queue.padding)
         started = time.perf_counter()
         with _traced(queue.servable, tasks, sum(rows), size):
             arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
         queue.sizer.record_run(sum(rows), time.perf_counter() - started)
-        return split(arrays, rows, size)
+        answers = split(arrays, rows, size)
+        return [
+            queue.padding.cut(task.feeds, dict(zip(queue.fetches, answer, strict=True)))
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
 
 
 def _traced(

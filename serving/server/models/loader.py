@@ -10,6 +10,7 @@ from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.batching_parameters import own_batching_parameters
 from ..tflite.tflite_servable import TfliteServable, has_tflite
+from .row_padding import row_padding
 from .saved_model_servable import SavedModelServable, session_config
 from .servable import Servable
 
@@ -48,7 +49,10 @@ class Loader:
             batching = own_batching_parameters(path) if self._has_own_batching else None
             servable = self._servable(model, version, path)
             servable.batching = batching
-            servable.card = read_card(path) if self._config.page else None
+            card = read_card(path)
+            servable.card = card if self._config.page else None
+            if (path / CARD).is_file():
+                servable.padding = row_padding(card, servable.signatures)
             return servable
 
     def _servable(self, model: str, version: int, path: Path) -> Servable:

@@ -28,6 +28,7 @@ from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
 from .quantized_tensors import record_of
+from .row_padding import RowPadding
 from .servable import without_path
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 
@@ -71,6 +72,7 @@ class SavedModelServable:
         self.row_tensors: frozenset[str] = frozenset()
         self.input_limits: Mapping[str, Shape] = {}
         self.takes_declared_shapes_only = is_ours
+        self.padding: RowPadding | None = None
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
         self._path = path

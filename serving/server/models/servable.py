@@ -9,6 +9,7 @@ import numpy as np
 from ...wire import messages_pb2 as pb
 from ...wire.shapes import Shape
 from ..runtime.batching_parameters import BatchingParameters
+from .row_padding import RowPadding
 
 _Response_co = TypeVar("_Response_co", covariant=True)
 DEFAULT_SIGNATURE = "serving_default"
@@ -52,6 +53,7 @@ class Servable(Protocol):
             the signatures.
         takes_declared_shapes_only: False for graphs of others, whose kernels may take more.
         row_tensors: names of the tensors whose first axis is rows that are known to be independent.
+        padding: lengthens rows of a batch without changing their answers; None if that is not known.
         batching: the parameters of batching for its requests; None uses the server's.
         card: its model card, if the server has a page that shows it; otherwise None.
     """
@@ -62,6 +64,7 @@ class Servable(Protocol):
     input_limits: Mapping[str, Shape]
     takes_declared_shapes_only: bool
     row_tensors: frozenset[str]
+    padding: RowPadding | None
     batching: BatchingParameters | None
     card: dict[str, Any] | None
 

@@ -19,6 +19,7 @@ from ...errors import InvalidArgumentError, NotFoundError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import dtype_name
 from ...wire.shapes import Shape
+from ..models.row_padding import RowPadding
 from ..runtime.batching_parameters import BatchingParameters
 from .interpreter_pool import InterpreterPool
 from .tflite_signatures import UNREADABLE, Tensor, by_name, resolve, signatures_of
@@ -53,6 +54,7 @@ class TfliteServable:
         self.model = model
         self.version = version
         self.row_tensors: frozenset[str] = frozenset()
+        self.padding: RowPadding | None = None
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
         content = _content(path)
