@@ -111,7 +111,10 @@ class ServerConfig:
         0.0, MODELS, _SECONDS, "Seconds between two looks at that file; 0 reads it once."
     )
     file_system_poll_wait_seconds: float = _setting(
-        1.0, MODELS, _SECONDS, "Seconds between two looks for new versions; 0 looks once."
+        1.0,
+        MODELS,
+        _SECONDS,
+        "Seconds between two looks for new versions; 0 looks at the start and at reloads.",
     )
     saved_model_tags: str = _setting(
         "serve",

@@ -104,6 +104,9 @@ class ModelRegistry:
     def reload(self, settings: Mapping[str, ModelSettings], timeout: float | None) -> None:
         """Serve the listed models and no others. Return when all are available.
 
+        A model that is listed as before looks for versions when its time comes; if it has none, because looks
+        are off, it looks now, as at the start.
+
         Args:
             settings: the models, by name.
             timeout: seconds until the caller stops waiting; None for no limit.
@@ -193,7 +196,7 @@ class ModelRegistry:
         self._unloader.shutdown()
 
     def _apply(self, settings: Mapping[str, ModelSettings]) -> list[str]:
-        """Begin to serve the listed models and stop the others. Return the names of new or changed models."""
+        """Begin to serve the listed models and stop the others. Return the names of those that look anew."""
         changed: list[str] = []
         with self._lock:
             self._on_list(settings)
@@ -206,13 +209,19 @@ class ModelRegistry:
             for name, each in settings.items():
                 if name not in self._models:
                     self._add(each)
-                elif (each.base_path, each.policy) != _source(self._models[name]):
+                elif self._looks_anew(each):
                     self._models[name].update(each)
                 else:
                     continue
                 changed.append(name)
             del self._former[:-_REMEMBERED_MODELS]
         return changed
+
+    def _looks_anew(self, settings: ModelSettings) -> bool:
+        """Return True if a known model has to look for versions because of a reload."""
+        model = self._models[settings.name]
+        changed = (settings.base_path, settings.policy) != (model.settings.base_path, model.settings.policy)
+        return changed or model.looks_on_request
 
     def _add(self, settings: ModelSettings) -> None:
         def changed(available: bool) -> None:
@@ -267,8 +276,8 @@ class ModelRegistry:
         return hopeless or not self._models or self._answers()
 
     def _all_settled(self, names: Iterable[str]) -> bool:
-        """Return True if each model is served as configured, or never will be."""
-        problems = [self._models[name].problem for name in names]
+        """Return True if each model is served as configured, or no look to come will change that."""
+        problems = [self._models[name].problem for name in names if not self._models[name].looks_on_request]
         return all(problem is None or not problem.may_pass for problem in problems)
 
     def _problems(self) -> str:
@@ -308,7 +317,3 @@ class ModelRegistry:
     def _unavailable_labels(self, name: str, labels: Mapping[str, int]) -> dict[str, int]:
         versions = self._models[name].versions
         return {label: version for label, version in labels.items() if version not in versions}
-
-
-def _source(model: ServedModel) -> tuple[object, object]:
-    return model.settings.base_path, model.settings.policy

@@ -110,15 +110,22 @@ class ServedModel:
         """The reason why the last look did not find or load every selected version; None if it did."""
         return self._problem
 
+    @property
+    def looks_on_request(self) -> bool:
+        """True if nothing but `start` and `update` leads to a look at the base path."""
+        return not self._pause()
+
     def start(self) -> None:
         """Begin to look at the base path; return at once."""
         self._watcher.start()
 
     def update(self, settings: ModelSettings) -> None:
-        """Serve by `settings` from now on; return at once."""
+        """Serve by `settings` from now on, and look at the base path anew; return at once."""
         with self._lock:
             if settings.base_path != self.settings.base_path:
                 self._looks, self._failed = {}, {}
+            if self.looks_on_request:
+                self._failed = {}  # no later look tries a version again
             self.settings = settings
             self._trusting = True
             self._looked.clear()
