@@ -114,7 +114,7 @@ class ServerConfig:
         1.0,
         MODELS,
         _SECONDS,
-        "Seconds between two looks for new versions; 0 looks at the start and at reloads.",
+        "Seconds between two looks for new versions; 0 looks at start and reloads only.",
     )
     saved_model_tags: str = _setting(
         "serve",
@@ -233,7 +233,7 @@ class ServerConfig:
         OWN_STORES,
         _SECONDS,
         "Seconds between two listings of a base path in an object store, each of which costs money; 0 lists "
-        "once.",
+        "at start and reloads only.",
     )
     model_cache_path: str | Path = _setting(
         "",

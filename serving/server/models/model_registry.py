@@ -241,7 +241,12 @@ class ModelRegistry:
             if spec.version_label not in labels:
                 raise InvalidArgumentError(f"Unrecognized servable version label: {spec.version_label}")
             return labels[spec.version_label]
-        return spec.version.value if spec.HasField("version") else None
+        if not spec.HasField("version"):
+            return None
+        model = self._models.get(spec.name)
+        # OpenVINO's client cannot leave the version out: its 0 is the newest, unless a version 0 exists.
+        is_newest = spec.version.value == 0 and model is not None and not model.has_version(0)
+        return None if is_newest else spec.version.value
 
     def _wait_for(
         self, condition: Callable[[], bool], seconds: float | None, unless: Callable[[], bool] = lambda: False

@@ -86,6 +86,7 @@ class ServedModel:
         self._lock = threading.Lock()
         self._looks: dict[int, Look] = {}
         self._failed: dict[int, _Failure] = {}
+        self._listed: frozenset[int] = frozenset()
         self._problem: Problem | None = None
         self._found: tuple[BasePath, Versions] | None = None
         # The first look accepts the files it finds; later ones wait until files have stopped changing.
@@ -114,6 +115,10 @@ class ServedModel:
     def looks_on_request(self) -> bool:
         """True if nothing but `start` and `update` leads to a look at the base path."""
         return not self._pause()
+
+    def has_version(self, number: int) -> bool:
+        """Return True if the last look found a version, selected or not, or its state is remembered."""
+        return number in self._listed or self.states.of(number) is not None
 
     def start(self) -> None:
         """Begin to look at the base path; return at once."""
@@ -193,6 +198,7 @@ class ServedModel:
         self, settings: ModelSettings, versions: Mapping[int, Version], is_version: bool, trusting: bool
     ) -> None:
         """Load and unload versions, so that those are served that the settings select."""
+        self._listed = frozenset(versions)
         self._forget_gone({*versions})
         candidates, wanted = settings.candidates(versions)
         problems = [] if candidates else [nothing_to_serve(settings, is_version)]
