@@ -8,6 +8,7 @@ import grpc
 from .operations import Operations
 from .task_calls import TaskCalls
 from .transport.connection_settings import ConnectionSettings
+from .transport.proxies import proxy_advice
 from .transport.security import TLS, MetadataSource
 from .transport.shared_transport import TransportSettings, at_least_one
 from .transport.targets import Targets
@@ -37,7 +38,13 @@ class BaseClient:
             Targets.of(target), tls, insecure, metadata, credentials, interceptors, count
         )
         size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
-        self._operations = Operations(str(connection.targets), model, size, encrypted=tls is not None)
+        self._operations = Operations(
+            str(connection.targets),
+            model,
+            size,
+            encrypted=tls is not None,
+            proxy=proxy_advice(connection.targets),
+        )
         self._tasks = TaskCalls(self._operations)
         self._timeout = timeout
         settings = TransportSettings(

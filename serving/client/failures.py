@@ -37,10 +37,19 @@ _ENCRYPTED_ADVICE = (
 )
 _CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass tls=."
 
+# The codes of calls that may not have reached the server.
+_ON_THE_WAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
 
 @dataclass(frozen=True)
 class ServerRef:
-    """The queried server: its address, the model's name, and whether the connection is encrypted.
+    """The queried server: its address, the model's name, and the way there.
+
+    Args:
+        target: the address.
+        model: the model's name.
+        encrypted: True if the connection is encrypted.
+        proxy: a sentence on the proxy on the way; empty if there is none.
 
     Example:
         raise ServerRef("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")
@@ -49,6 +58,7 @@ class ServerRef:
     target: str
     model: str
     encrypted: bool = False
+    proxy: str = ""
 
     def error(
         self, code: grpc.StatusCode, details: str, signature: str = "", rows: range | None = None
@@ -58,6 +68,8 @@ class ServerRef:
         said = details.rstrip() or "no details"
         message = f"{code.name} from {self.target} ({about}{_rows(rows)}): {said}"
         message += "\n" if "\n" in said else " " if said.endswith((".", "!", "?")) else ". "
+        if self.proxy and code in _ON_THE_WAY:
+            message += f"{self.proxy} "
         message += ADVICE[code].format(target=self.target)
         if code is grpc.StatusCode.UNAVAILABLE:
             message += (

@@ -46,10 +46,17 @@ class Operations:
         model: the model's name.
         max_batch_size: the most rows in one call; None for no limit.
         encrypted: True if the connection is encrypted, for messages.
+        proxy: a sentence on the proxy on the way, for messages; empty if there is none.
     """
 
     def __init__(
-        self, target: str, model: str, max_batch_size: int | None = None, *, encrypted: bool = False
+        self,
+        target: str,
+        model: str,
+        max_batch_size: int | None = None,
+        *,
+        encrypted: bool = False,
+        proxy: str = "",
     ):
         if not is_name(model):
             raise InvalidInputError(f"model must be a model's name. Received {model!r}")
@@ -58,7 +65,7 @@ class Operations:
                 "this machine stores numbers big end first, and TensorFlow Serving's tensors hold them "
                 "little end first: run the client on a little-endian machine"
             )
-        self.server = ServerRef(target, model, encrypted)
+        self.server = ServerRef(target, model, encrypted, proxy)
         self.model = model
         self.max_batch_size = max_batch_size
         self.metadata_cache = MetadataCache(self.server)

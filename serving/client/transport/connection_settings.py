@@ -18,6 +18,7 @@ import grpc.aio
 from ...errors import InvalidInputError
 from ..steps import RELOAD
 from . import retries
+from .proxies import uses_proxy
 from .security import TLS, MetadataSource, pairs_of
 from .targets import Targets
 
@@ -132,8 +133,8 @@ class ConnectionSettings:
         ]
         if self.connections > 1:
             options.append(("grpc.use_local_subchannel_pool", 1))  # channels share connections otherwise
-        if self.targets.loopback:
-            options.append(("grpc.enable_http_proxy", 0))  # no proxy for this machine
+        if not uses_proxy(self.targets):
+            options.append(("grpc.enable_http_proxy", 0))
         if isinstance(self.tls, TLS) and (self.tls.server_name or self.targets.several):
             name = self.tls.server_name or self.targets.hosts[0]
             options += [("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)]
