@@ -1,19 +1,20 @@
 """Versioned, checked SavedModels that take raw input and answer with names; and files of other runtimes."""
 
-# ruff: noqa: E402
 from keras_selfattn.extras import require
+from keras_selfattn.package_fit import importing
 
 # These alone: on a server versions are listed and inspected without the rest of what training needs.
 require("train", __name__, "tensorflow", "tensorflow_serving")
 
-from keras_selfattn.version_files import read_card
+with importing("train", __name__):
+    from keras_selfattn.version_files import read_card
 
-from .card import Training
-from .inspection import Inspection, inspect_saved_model
-from .portable.write import export_portable
-from .precision import Comparison
-from .saved_model import export_saved_model
-from .versions import keep_newest, latest_version, list_versions, remove_versions
+    from .card import Training
+    from .inspection import Inspection, inspect_saved_model
+    from .portable.write import export_portable
+    from .precision import Comparison
+    from .saved_model import export_saved_model
+    from .versions import keep_newest, latest_version, list_versions, remove_versions
 
 __all__ = [
     "Comparison",

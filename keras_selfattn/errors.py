@@ -10,7 +10,8 @@ The tree::
     ├── TrainingError  (RuntimeError)  training that failed
     │   └── OtherProcessError          in another process of it
     ├── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
-    └── MissingExtraError  (ImportError)  a package that an extra of the installation brings
+    ├── MissingExtraError  (ImportError)  a package that an extra of the installation brings
+    └── PackageMisfitError (ImportError)  installed packages that do not fit each other
 
 Errors between client and server are in `keras_selfattn.serving.errors`.
 """
@@ -61,6 +62,10 @@ class ExportError(SelfAttentionError, RuntimeError):
 
 class MissingExtraError(SelfAttentionError, ImportError):
     """A package is not installed; the message has the command that installs it."""
+
+
+class PackageMisfitError(SelfAttentionError, ImportError):
+    """Installed packages do not fit each other; the message names them and the command that mends it."""
 
 
 class Terminated(KeyboardInterrupt):

@@ -39,6 +39,19 @@ EXTRA_OF_COMMAND = {
 }
 """The extra of a command of `keras-selfattn`; it is "train" for the others."""
 
+
+def extras_of(command: str) -> list[str]:
+    """Return the extras whose packages a command may import: its own, and others that are installed.
+
+    Example:
+
+        >>> extras_of("query")[0]
+        'client'
+    """
+    own = EXTRA_OF_COMMAND.get(command, "train")
+    return [own, *(extra for extra in MODULES if extra != own and not any(map(_is_missing, MODULES[extra])))]
+
+
 _BACKENDS = ("tensorflow", "jax", "torch")
 
 

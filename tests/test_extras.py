@@ -83,6 +83,7 @@ def test_every_module_that_is_imported_somewhere_is_one_of_a_base_install_or_of_
     known |= {"numpy", "keras", "click", "rich"} | sys.stdlib_module_names | {"keras_selfattn"}
     # With what it is imported from; each says itself what is missing, or does without.
     known |= {"flatbuffers", "tokenizers", "ml_dtypes"}
+    known |= {"packaging", "pip"}  # either reads the versions of packages, for one message
     found = set()
     for path in [
         *ROOT.glob("keras_selfattn/**/*.py"),

@@ -51,6 +51,7 @@ MODULES = (
     "errors.py",
     "extras.py",
     "label_names.py",
+    "package_fit.py",
     "py.typed",
     "user_warnings.py",
     "valid_json.py",

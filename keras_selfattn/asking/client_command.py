@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from keras_selfattn.errors import SelfAttentionError
+from keras_selfattn.errors import PackageMisfitError, SelfAttentionError
+from keras_selfattn.package_fit import importing
 
 _SHOWN_ROWS = 100
 _INTERRUPTED = 130  # what a shell makes of SIGINT
@@ -24,9 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # gRPC reads this when it is imported. By default it logs each connection that fails.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    from keras_selfattn.asking.client_options import parsed
-    from keras_selfattn.asking.exit_status import exit_status, output_failed
-    from keras_selfattn.serving.errors import ServingError
+    try:
+        with importing("client", "The client"):
+            from keras_selfattn.asking.client_options import parsed
+            from keras_selfattn.asking.exit_status import exit_status, output_failed
+            from keras_selfattn.serving.errors import ServingError
+    except PackageMisfitError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
 
     options = parsed(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -17,8 +17,9 @@ import click
 
 from keras_selfattn import __version__
 from keras_selfattn.asking.exit_status import FAILED, exit_status, output_failed
-from keras_selfattn.errors import MissingExtraError, SelfAttentionError, Terminated
-from keras_selfattn.extras import install, missing_extra
+from keras_selfattn.errors import MissingExtraError, PackageMisfitError, SelfAttentionError, Terminated
+from keras_selfattn.extras import extras_of, install, missing_extra
+from keras_selfattn.package_fit import misfit_error, raised_by_import
 from keras_selfattn.serving.errors import ServingError
 
 # In the order of their use. A module is imported only for its own command, so that `query` needs no
@@ -132,6 +133,9 @@ class CommandGroup(click.Group):
                         err=True,
                     )
                     sys.exit(FAILED)
+                if (explained := _misfit(error, ctx.invoked_subcommand or "")) is not None:
+                    click.echo(f"Error: {explained}", err=True)
+                    sys.exit(FAILED)
                 if isinstance(error, OSError) and error.filename is None:
                     sys.exit(output_failed(error))
                 raise
@@ -152,20 +156,29 @@ class _Commands(CommandGroup):
             return None
         try:
             return importlib.import_module(f"keras_selfattn.cli.{_MODULES.get(cmd_name, cmd_name)}").command
-        except ModuleNotFoundError as error:
-            if missing_extra(error, cmd_name) is None:
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and (extra := missing_extra(error, cmd_name)):
+                words = f"This command needs {error.name}, which is not installed: {install(extra)}"
+                missing = MissingExtraError(words)
+                return _stand_in(cmd_name, missing, f"Not installed: {install(extra)}", error)
+            explained = error if isinstance(error, PackageMisfitError) else _misfit(error, cmd_name)
+            if explained is None:
                 raise
-            return _without_extra(cmd_name, error)
+            return _stand_in(cmd_name, explained, "Its packages do not fit each other.", error)
 
 
-def _without_extra(name: str, error: ModuleNotFoundError) -> click.Command:
-    """Return a stand-in for a command whose packages are not installed: it says how to install them."""
-    extra = missing_extra(error, name) or ""
+def _misfit(error: BaseException, command: str) -> PackageMisfitError | None:
+    """Return the error that names packages which do not fit, if they may be why a module is not imported."""
+    if not isinstance(error, Exception) or not raised_by_import(error.__traceback__):
+        return None
+    return misfit_error(error, extras_of(command), f"`{command}`" if command else "This command")
+
+
+def _stand_in(name: str, explained: Exception, short_help: str, error: Exception) -> click.Command:
+    """Return a stand-in for a command that cannot be imported: it says why, and what to install."""
 
     def fail(**_: Any) -> None:
-        raise MissingExtraError(
-            f"This command needs {error.name}, which is not installed: {install(extra)}"
-        ) from error
+        raise explained from error
 
     words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
     return click.Command(
@@ -173,7 +186,7 @@ def _without_extra(name: str, error: ModuleNotFoundError) -> click.Command:
         callback=fail,
         params=[words],
         add_help_option=False,
-        short_help=f"Not installed: {install(extra)}",
+        short_help=short_help,
         context_settings={"ignore_unknown_options": True},
     )
 

@@ -1,17 +1,18 @@
 """scikit-learn estimators over the models, for cross-validation, searches and pipelines."""
 
-# ruff: noqa: E402
 from keras_selfattn.extras import require
+from keras_selfattn.package_fit import importing
 
 require("train", __name__)
 
-from keras_selfattn.estimators.classifiers import (
-    ImageClassifierEstimator,
-    SeriesClassifierEstimator,
-    TextClassifierEstimator,
-)
-from keras_selfattn.estimators.labeller import TokenClassifierEstimator
-from keras_selfattn.estimators.regressors import SeriesForecasterEstimator, SeriesRegressorEstimator
+with importing("train", __name__):
+    from keras_selfattn.estimators.classifiers import (
+        ImageClassifierEstimator,
+        SeriesClassifierEstimator,
+        TextClassifierEstimator,
+    )
+    from keras_selfattn.estimators.labeller import TokenClassifierEstimator
+    from keras_selfattn.estimators.regressors import SeriesForecasterEstimator, SeriesRegressorEstimator
 
 __all__ = [
     "ImageClassifierEstimator",

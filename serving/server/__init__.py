@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.extras import require
+from keras_selfattn.package_fit import importing
 
 from .config import ServerConfig
 
@@ -20,7 +21,8 @@ def __getattr__(name: str) -> Any:
     # Imported on first use: the settings, from which the command line is made, need no TensorFlow.
     if name in _MODULES:
         require("serve", __name__)
-        return getattr(importlib.import_module(_MODULES[name], __name__), name)
+        with importing("serve", __name__):
+            return getattr(importlib.import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -16,7 +16,7 @@ MODULES = [
 MODULES += [f"server.rest.json_{name}" for name in ("in", "examples", "out")]
 MODULES += [
     "server.rest.routes",
-    "server.models.row_padding",
+    "server.runtime.row_padding",
     "server.models.short_runs",
     "server.batching.batch_queue",
 ]

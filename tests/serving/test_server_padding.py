@@ -12,8 +12,8 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.batching.batch_arrays import kind_of, merged
 from keras_selfattn.serving.server.batching.padding import padding_for
-from keras_selfattn.serving.server.models.row_padding import row_padding
 from keras_selfattn.serving.server.runtime.batching_parameters import BatchingParameters
+from keras_selfattn.serving.server.runtime.row_padding import row_padding
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..models.row_padding import RowPadding
 from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
+from ..runtime.row_padding import RowPadding
 
 
 class Padding:

@@ -9,8 +9,8 @@ from keras_selfattn.version_files import CARD, read_card
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.batching_parameters import own_batching_parameters
+from ..runtime.row_padding import row_padding
 from ..tflite.tflite_servable import TfliteServable, has_tflite
-from .row_padding import row_padding
 from .saved_model_servable import SavedModelServable, session_config
 from .servable import Servable
 

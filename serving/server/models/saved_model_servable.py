@@ -25,10 +25,10 @@ from ...wire import messages_pb2 as pb
 from ...wire.shapes import Shape
 from ..config import ServerConfig
 from ..runtime.batching_parameters import BatchingParameters
+from ..runtime.row_padding import RowPadding
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
 from .quantized_tensors import record_of
-from .row_padding import RowPadding
 from .servable import without_path
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...wire import messages_pb2 as pb
 from ...wire.shapes import Shape
 from ..runtime.batching_parameters import BatchingParameters
-from .row_padding import RowPadding
+from ..runtime.row_padding import RowPadding
 
 _Response_co = TypeVar("_Response_co", covariant=True)
 DEFAULT_SIGNATURE = "serving_default"
