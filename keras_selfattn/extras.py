@@ -5,6 +5,7 @@ import sys
 from importlib.util import find_spec
 
 from keras_selfattn.errors import MissingExtraError
+from keras_selfattn.package_fit import importing
 
 MODULES = {
     "train": (
@@ -125,10 +126,12 @@ def import_keras() -> None:
     """Import Keras, or say which backend is missing.
 
     Raises:
+        PackageMisfitError: if packages of Keras do not fit.
         MissingExtraError: if the backend that Keras is to use is not installed.
     """
     try:
-        importlib.import_module("keras")
+        with importing("", "Keras"):
+            importlib.import_module("keras")
     except ModuleNotFoundError as error:
         if error.name not in _BACKENDS:
             raise
