@@ -12,6 +12,9 @@ from keras_selfattn.errors import ExportError, first_line
 from ..signatures.model_signatures import MOST_ASKED, Signature
 from .frozen_graphs import frozen
 
+# Those of SiLU, which TensorFlow writes itself, refer to a number of the graph before it was frozen.
+_WITHOUT_GRADIENTS = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+
 
 def litert_file(signature: Signature) -> tuple[bytes, list[str]]:
     """Return a signature as the content of a LiteRT file, and the names of its operations.
@@ -25,10 +28,11 @@ def litert_file(signature: Signature) -> tuple[bytes, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         module: Any = tf.Module()
         module.call = frozen(signature)
-        tf.saved_model.save(module, folder, signatures={MOST_ASKED: module.call.get_concrete_function()})
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[MOST_ASKED])
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         try:
+            signatures = {MOST_ASKED: module.call.get_concrete_function()}
+            tf.saved_model.save(module, folder, signatures=signatures, options=_WITHOUT_GRADIENTS)
+            converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[MOST_ASKED])
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
             content = converter.convert()
         except Exception as error:  # the converter raises many kinds
             lacking = sorted(set(re.findall(r"^\s*tf\.(\w+)\(", str(error), re.MULTILINE)))

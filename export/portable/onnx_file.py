@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from google.protobuf.message import EncodeError
 
 from keras_selfattn.errors import ExportError, first_line
 
 from ..signatures.model_signatures import Signature, specs_of
 from .frozen_graphs import frozen
+from .onnx_einsum import einsum
 
 # The first with operations on bits, which hashed n-grams of ids need. ONNX Runtime has it since 1.14.
 OPSET = 18
@@ -58,18 +60,61 @@ def onnx_file(
 def _converted(signature: Signature) -> Any:
     import tf2onnx  # pyright: ignore[reportMissingImports]
 
-    handlers = {"Erfc": (_erfc, []), "SelectV2": (_where, [])}
     with _silenced("tf2onnx"):
         try:
-            proto, _ = tf2onnx.convert.from_function(
-                frozen(signature),
-                specs_of(signature.function),
-                opset=OPSET,
-                custom_op_handlers=handlers,
-            )
+            graph = _tf2onnx_graph(signature)
+            graph = tf2onnx.optimizer.optimize_graph(graph, optimizers=_optimizers())
+            _count_axes_from_the_first(graph)
+            return graph.make_model("keras-selfattn")
         except Exception as error:  # tf2onnx raises many kinds
             raise ExportError(f"tf2onnx cannot convert the model: {first_line(error)}.") from error
-    return proto
+
+
+def _tf2onnx_graph(signature: Signature) -> Any:
+    """Return a signature as tf2onnx' own graph, its inputs and outputs under their names."""
+    import tf2onnx  # pyright: ignore[reportMissingImports]
+
+    function = frozen(signature).get_concrete_function()
+    names = [tensor.name for tensor in function.inputs], [tensor.name for tensor in function.outputs]
+    renamed = {tensor.name: name for name, tensor in function.structured_outputs.items()}
+    given = [spec.name for spec in specs_of(signature.function)]
+    renamed |= dict(zip(names[0], given, strict=True))
+    definition = tf2onnx.tf_loader.from_function(function, *names)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(definition, name="")
+        return tf2onnx.tfonnx.process_tf_graph(
+            graph,
+            opset=OPSET,
+            custom_op_handlers={"Einsum": (einsum, []), "Erfc": (_erfc, []), "SelectV2": (_where, [])},
+            input_names=names[0],
+            output_names=names[1],
+            tensors_to_rename=renamed,
+        )
+
+
+def _optimizers() -> dict[str, Any]:
+    """Return tf2onnx' optimizers without those that make computed shapes constant.
+
+    In their shapes 0 is "as the input's" and -1 is "the rest". Neither holds once another optimizer joins two of
+    their reshapes, and the rest of no numbers is unknown, so ONNX Runtime refuses an empty batch.
+    """
+    import tf2onnx  # pyright: ignore[reportMissingImports]
+
+    known = tf2onnx.optimizer._get_optimizers()
+    return {name: each for name, each in known.items() if name != "reshape_optimizer"}
+
+
+def _count_axes_from_the_first(graph: Any) -> None:
+    """Give reductions their axes as numbers from 0: ONNX Runtime before 1.32 ignores -1 if there are no numbers."""
+    for node in graph.get_nodes():
+        for body in (node.get_body_graphs() or {}).values():
+            _count_axes_from_the_first(body)
+        if not node.type.startswith("Reduce") or len(node.input) < 2 or not node.inputs[1].is_const():
+            continue
+        axes, rank = node.inputs[1].get_tensor_value(as_list=False), graph.get_rank(node.input[0])
+        if rank is not None and (axes < 0).any():
+            constant = graph.make_const(f"{node.name}_axes", axes % rank)
+            graph.replace_input(node, node.input[1], constant.output[0], 1)
 
 
 def _erfc(ctx: Any, node: Any, name: str, args: Sequence[Any]) -> None:

@@ -122,16 +122,21 @@ def try_file(file: Path, cases: Sequence[Case]) -> dict[str, Any]:
     Raises:
         ExportError: if an answer differs, or does not come.
     """
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary, "cases.npz")
+        write_arrays(path, cases)
+        return checked(_PROGRAM, str(file), str(path), str(_TOLERANCE))
+
+
+def write_arrays(path: Path, cases: Sequence[Case]) -> None:
+    """Write cases as `portable_check.py` reads them."""
     arrays = {
         f"{place}/{side}/{name}": array
         for place, case in enumerate(cases)
         for side, named in (("inputs", case.request), ("outputs", case.outputs))
         for name, array in named.items()
     }
-    with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary, "cases.npz")
-        np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
-        return checked(_PROGRAM, str(file), str(path), str(_TOLERANCE))
+    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def _check_format(format: str) -> None:  # noqa: A002
