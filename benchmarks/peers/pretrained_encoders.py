@@ -173,7 +173,10 @@ def keras_hub(fields: dict[str, Any]) -> Prepared:
     import tensorflow as tf
 
     ids: dict[str, int] = json.loads(Path(fields["model"], "tokenizer.json").read_text())["model"]["vocab"]
-    tokenizer = hub.models.BertTokenizer(vocabulary=sorted(ids, key=ids.__getitem__), lowercase=True)
+    # Without its argument `strip_accents` it keeps the accents of lower-case letters, as BERT does not.
+    tokenizer = hub.models.BertTokenizer(
+        vocabulary=sorted(ids, key=ids.__getitem__), lowercase=True, strip_accents=True
+    )
     backbone = hub.models.BertBackbone.from_preset(fields["model"], dtype=fields["dtype"])
     for layer in backbone.transformer_layers:  # its own GELU is the approximation by a hyperbolic tangent
         layer._feedforward_intermediate_dense.activation = keras.activations.gelu

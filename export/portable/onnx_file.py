@@ -1,7 +1,7 @@
 """Convert a traced function to an ONNX file, with tf2onnx, and correct what tf2onnx gets wrong."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,7 +85,7 @@ def _tf2onnx_graph(signature: Signature) -> Any:
         return tf2onnx.tfonnx.process_tf_graph(
             graph,
             opset=OPSET,
-            custom_op_handlers={"Einsum": (einsum, []), "Erfc": (_erfc, []), "SelectV2": (_where, [])},
+            custom_op_handlers=_HANDLERS,
             input_names=names[0],
             output_names=names[1],
             tensors_to_rename=renamed,
@@ -95,8 +95,8 @@ def _tf2onnx_graph(signature: Signature) -> Any:
 def _optimizers() -> dict[str, Any]:
     """Return tf2onnx' optimizers without those that make computed shapes constant.
 
-    In their shapes 0 is "as the input's" and -1 is "the rest". Neither holds once another optimizer joins two of
-    their reshapes, and the rest of no numbers is unknown, so ONNX Runtime refuses an empty batch.
+    In their shapes 0 is "as the input's", which is wrong once another optimizer joins two reshapes, and -1 is "the
+    rest", which is unknown if there are no numbers, so that ONNX Runtime refuses an empty batch.
     """
     import tf2onnx  # pyright: ignore[reportMissingImports]
 
@@ -105,7 +105,7 @@ def _optimizers() -> dict[str, Any]:
 
 
 def _count_axes_from_the_first(graph: Any) -> None:
-    """Give reductions their axes as numbers from 0: ONNX Runtime before 1.32 ignores -1 if there are no numbers."""
+    """Count the axes of reductions from 0: ONNX Runtime before 1.32 ignores -1 if there are no numbers."""
     for node in graph.get_nodes():
         for body in (node.get_body_graphs() or {}).values():
             _count_axes_from_the_first(body)
@@ -119,14 +119,21 @@ def _count_axes_from_the_first(graph: Any) -> None:
 
 def _erfc(ctx: Any, node: Any, name: str, args: Sequence[Any]) -> None:
     """Convert `erfc(x)` of Keras' GELU, which ONNX has not, to `1 - erf(x)`."""
-    shapes, dtypes = node.output_shapes, node.output_dtypes
-    inputs, outputs = list(node.input), list(node.output)
+    _subtracted(ctx, node, name, lambda one: [one, ctx.make_node("Erf", node.input[:]).output[0]])
+
+
+def _expm1(ctx: Any, node: Any, name: str, args: Sequence[Any]) -> None:
+    """Convert `expm1(x)` of CELU, which ONNX has not, to `exp(x) - 1`."""
+    _subtracted(ctx, node, name, lambda one: [ctx.make_node("Exp", node.input[:]).output[0], one])
+
+
+def _subtracted(ctx: Any, node: Any, name: str, sides: Callable[[str], list[str]]) -> None:
+    """Replace a node by a difference; `sides` makes its two sides, given the name of 1."""
+    shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, list(node.output)
+    one = ctx.make_const(f"{name}_one", np.ones((), _numpy_type(dtypes[0]))).output[0]
+    inputs = sides(one)
     ctx.remove_node(node.name)
-    error = ctx.make_node("Erf", inputs, name=f"{name}_erf", shapes=shapes, dtypes=dtypes)
-    one = ctx.make_const(f"{name}_one", np.ones((), _numpy_type(dtypes[0])))
-    ctx.make_node(
-        "Sub", [one.output[0], error.output[0]], outputs=outputs, name=name, shapes=shapes, dtypes=dtypes
-    )
+    ctx.make_node("Sub", inputs, outputs=outputs, name=name, shapes=shapes, dtypes=dtypes)
 
 
 def _numpy_type(code: int) -> Any:
@@ -178,3 +185,11 @@ def _silenced(name: str) -> Iterator[None]:
         yield
     finally:
         logger.disabled, logger.level = before
+
+
+_HANDLERS = {
+    "Einsum": (einsum, []),
+    "Erfc": (_erfc, []),
+    "Expm1": (_expm1, []),
+    "SelectV2": (_where, []),
+}
