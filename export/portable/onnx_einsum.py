@@ -1,8 +1,8 @@
 """Convert TensorFlow's Einsum of two tensors to a matrix product of ONNX, right for sizes of 0, too.
 
 ONNX Runtime's own Einsum ends the process if a tensor holds no numbers (seen in 1.20 to 1.32), and tf2onnx
-replaces it by reshapes to "the rest", a size that is unknown there. An equation that is no matrix product is left
-to them.
+replaces it by reshapes to "the rest", a size that is unknown there. An equation that is no matrix product is
+left to them.
 """
 
 import string
@@ -48,8 +48,8 @@ def einsum(ctx: Any, node: Any, name: str, args: Sequence[Any]) -> None:
         found = _reshaped(ctx, f"{name}_parts", found, [size[axis](axis) for axis in axes])
     order = [axes.index(axis) for axis in result]
     found = ctx.make_node("Transpose", [found], {"perm": order}, name=f"{name}_order").output[0]
-    # A reshape that changes nothing: tf2onnx would move the transpose on, to where ONNX Runtime before 1.32 joins
-    # it with a product, and then ends the process if the first axis is of size 0.
+    # A reshape that changes nothing: tf2onnx would move the transpose on, to where ONNX Runtime before 1.32
+    # joins it with a product, and then ends the process if the first axis is of size 0.
     _reshaped(
         ctx,
         name,

@@ -93,10 +93,10 @@ def _tf2onnx_graph(signature: Signature) -> Any:
 
 
 def _optimizers() -> dict[str, Any]:
-    """Return tf2onnx' optimizers without those that make computed shapes constant.
+    """Return tf2onnx' optimizers without the one that makes computed shapes constant.
 
-    In their shapes 0 is "as the input's", which is wrong once another optimizer joins two reshapes, and -1 is "the
-    rest", which is unknown if there are no numbers, so that ONNX Runtime refuses an empty batch.
+    In its shapes 0 is "as the input's", which is wrong once another optimizer joins two reshapes, and -1 is
+    "the rest", which is unknown if there are no numbers, so that ONNX Runtime refuses an empty batch.
     """
     import tf2onnx  # pyright: ignore[reportMissingImports]
 
