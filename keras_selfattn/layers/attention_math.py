@@ -18,6 +18,7 @@ from keras import ops
 
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.tensorflow import as_tensor
+from keras_selfattn.layers.tensorflow.custom_gradients import rematerialised
 
 Tensor = Any
 Learned = dict[str, Tensor]
@@ -234,7 +235,7 @@ def map_queries(
     rows = ops.reshape(ops.clip(ops.arange(count * size, dtype="int32"), 0, length - 1), (count, size))
 
     def context(block: tuple[Tensor, Tensor]) -> Tensor:
-        step = keras.remat(lambda query, *others: attend(query, block[1], *others))
+        step = rematerialised(lambda query, *others: attend(query, block[1], *others))
         return step(block[0], *arguments)
 
     found: Any = ops.map(context, (blocks, rows))  # [N, B, H, C, D]

@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.tensorflow import computes_whole_numbers_as_floats
+from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
 
 Tensor = Any
 
@@ -40,7 +41,7 @@ class QuantizedKernel:
         The gradient by x is that of the kernel's rounded numbers; the kernel itself has none.
         """
 
-        @ops.custom_gradient
+        @custom_gradient
         def product(x: Tensor, values: Tensor, scale: Tensor) -> tuple[Tensor, Callable]:
             dtype = keras.backend.standardize_dtype(x.dtype)
 

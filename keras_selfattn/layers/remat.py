@@ -9,10 +9,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-import keras
-
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.seeds import SeedDraws
+from keras_selfattn.layers.tensorflow.custom_gradients import rematerialised
 
 Tensor = Any
 
@@ -38,7 +37,7 @@ def rematerialise(
                 held.enter_context(generator.holding(draw))
             return function(x)
 
-    return keras.remat(repeatable)(inputs)
+    return rematerialised(repeatable)(inputs)
 
 
 def outputs_and_losses(

@@ -24,6 +24,7 @@ from keras_selfattn.layers.attention_math import (
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.block_walk import Block, QuerySpan, State, Walk
+from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
@@ -45,7 +46,7 @@ def attend_in_blocks(
     learned = formula.learned()
     keep = formula.dropout.keep_masks() if dropout and formula.dropout.rate > 0 else None
 
-    @tf.custom_gradient
+    @custom_gradient
     def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
         names = dict(zip(learned, weights, strict=True))
         blocks = _BlockAttention((query, key, value), names, tokens, pairs, formula, keep)

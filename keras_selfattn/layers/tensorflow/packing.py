@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.tensorflow import tf
+from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
 
 Tensor = Any
 
@@ -109,14 +110,14 @@ class PackedTokens:
     # and needs a sum over equal rows.
 
     def _packed(self, flat: Tensor) -> Tensor:
-        @tf.custom_gradient
+        @custom_gradient
         def pack(x: Tensor) -> tuple[Tensor, Callable]:
             return tf.gather(x, self.places), self._unpacked
 
         return pack(flat)
 
     def _unpacked(self, tokens: Tensor) -> Tensor:
-        @tf.custom_gradient
+        @custom_gradient
         def unpack(x: Tensor) -> tuple[Tensor, Callable]:
             with_zeros = tf.concat([x, tf.zeros([1, x.shape[1]], x.dtype)], axis=0)
             return tf.gather(with_zeros, self._inverse), self._packed
