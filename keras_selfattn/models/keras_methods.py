@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
 from keras_selfattn.models import weights_record
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.building_plan import plan_lines
@@ -61,7 +62,15 @@ class KerasMethods(DeferredCompile):
         strings = isinstance(inputs, np.ndarray) and inputs.dtype.kind in "OUST"
         if (strings or isinstance(inputs, list | tuple | str)) and self._is_raw(inputs):
             inputs = self._one_batch(self.read_inputs(inputs))
-        return super().__call__(inputs, *args, **kwargs)
+        outputs = super().__call__(inputs, *args, **kwargs)
+        keep_in_graph()
+        return outputs
+
+    def train_step(self, *args: Any) -> Any:
+        """Run one step as `keras.Model.train_step`; the memory of its graph goes with the model."""
+        logs = super().train_step(*args)
+        keep_in_graph()
+        return logs
 
     def _one_batch(self, rows: Sequence[Any]) -> Any:
         """Return the core's inputs for rows in their order."""

@@ -41,7 +41,7 @@ def custom_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable[.
     def call(*args: Tensor) -> Any:
         outputs = with_gradient(*args)
         if not tf.executing_eagerly():
-            _hand_to_graph(tf.nest.flatten(outputs)[0])
+            _hand_to_graph(tf.nest.flatten(outputs)[0].op)
         return outputs
 
     return call
@@ -89,17 +89,33 @@ def _gradients_of_second_run(
     return tape.gradient(tf.nest.flatten(outputs), sources, list(upstream), unconnected_gradients=none)
 
 
-def _hand_to_graph(output: Tensor) -> None:
-    """Move the gradient of the operation that made `output` from TensorFlow's registry to its graph."""
-    name = output.op.get_attr("_gradient_op_type").decode()
-    if _entries is None or name not in _entries:
+def keep_in_graph() -> None:
+    """Give the graph that is being built, if any, the custom gradients of all its operations.
+
+    TensorFlow and Keras register some in every training: of the sum of gradients over replicas, of quantized
+    layers.
+    """
+    if tf is None or tf.executing_eagerly():
         return
-    graph = output.graph
+    for operation in tf.compat.v1.get_default_graph().get_operations():
+        if operation.type == "IdentityN":
+            _hand_to_graph(operation)
+
+
+def _hand_to_graph(operation: Any) -> None:
+    """Move the custom gradient of an operation, if it has one, from TensorFlow's registry to its graph."""
+    try:
+        name = operation.get_attr("_gradient_op_type").decode()
+    except ValueError:
+        return
+    graph = operation.graph
     # An attribute: a weak dictionary would keep the graph alive, because the closure holds it.
     held = getattr(graph, _HELD, None)
     if held is None:
         held = {}
         setattr(graph, _HELD, held)
+    if _entries is None or name not in _entries or name in held:
+        return
     held[name] = gradient_registry.lookup(name)
     del _entries[name]
     tf.RegisterGradient(name)(_pointer(weakref.ref(graph), name))

@@ -45,7 +45,7 @@ def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_co
     return kept
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)  # a search tries any number of rates
 def _traced(rate: float, rank: int) -> Callable[..., Tensor]:
     """Return `_kept` as a graph: layers share its trace, which has some 60 operations."""
     number = tf.TensorSpec([], tf.int32)
