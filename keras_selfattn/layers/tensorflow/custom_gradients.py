@@ -20,11 +20,11 @@ Tensor = Any
 
 # TensorFlow has no public way to take an entry out. Without this table, entries stay as they are.
 _entries: Any = None
-if tf is not None:
+if keras.backend.backend() == "tensorflow":
     with suppress(ImportError, AttributeError):
-        from tensorflow.python.framework.ops import gradient_registry
+        from tensorflow.python.framework import ops as _framework
 
-        _entries = gradient_registry._registry
+        _entries = _framework.gradient_registry._registry
 _HELD = "_keras_selfattn_gradients"  # the attribute of a graph
 
 
@@ -116,8 +116,7 @@ def _hand_to_graph(operation: Any) -> None:
         setattr(graph, _HELD, held)
     if _entries is None or name not in _entries or name in held:
         return
-    held[name] = gradient_registry.lookup(name)
-    del _entries[name]
+    held[name] = _entries.pop(name)["type"]
     tf.RegisterGradient(name)(_pointer(weakref.ref(graph), name))
     weakref.finalize(graph, _entries.pop, name, None).atexit = False
 
