@@ -1,0 +1,27 @@
+"""Trainings leave nothing behind in their process, so that searches and notebooks do not grow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("memory_of_fits.py")
+# Each of the four fits between took 47 MB for good; allocators differ by some.
+MOST_MB = 60
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_fits_searches_and_loaded_models_leave_nothing_behind(tmp_path):
+    """Counted are graphs, layers, variables and registered gradients: as many after six fits as after two."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    first, last = json.loads(done.stdout.splitlines()[-1])
+    grown = last.pop("MB") - first.pop("MB")
+    assert last == first
+    assert first["layers"] == first["variables"] == 0
+    assert grown < MOST_MB
