@@ -15,10 +15,11 @@ from sklearn.model_selection import GridSearchCV
 from tensorflow.python.framework import ops as framework
 
 from keras_selfattn import layers, models
-from keras_selfattn.estimators import TextClassifierEstimator
+from keras_selfattn.estimators import SeriesClassifierEstimator
 
 TEXTS = ["good film", "bad plot here", "good cast", "a bad end"] * 3
 LABELS = ["up", "down"] * 6
+SERIES = np.random.default_rng(0).normal(size=(12, 8)).astype("float32")
 TINY = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 1}
 KINDS = {"graphs": tf.Graph, "layers": keras.layers.Layer, "variables": keras.Variable}
 
@@ -43,10 +44,10 @@ def text():
     models.load(path).predict(TEXTS, verbose=0)
 
 
-def search():
-    """Two fits of a grid search."""
-    grid = GridSearchCV(TextClassifierEstimator(**TINY), {"dropout": [0.1]}, cv=2, refit=False)
-    grid.fit(TEXTS, LABELS)
+def series():
+    """Two fits of a grid search; TensorFlow registers a sum of gradients where none is of an embedding."""
+    grid = GridSearchCV(SeriesClassifierEstimator(**TINY), {"dropout": [0.1]}, cv=2, refit=False)
+    grid.fit(SERIES, LABELS)
 
 
 def layer():
@@ -62,9 +63,9 @@ def layer():
 def main():
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # half of the time
     text()
-    layer()
+    series()
     first = alive()
-    for repeated in (text, layer, search):
+    for repeated in (text, series, layer):
         repeated()
     print(json.dumps([first, alive()]))
 

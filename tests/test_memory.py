@@ -15,9 +15,13 @@ MOST_MB = 60
 @pytest.mark.slow
 @pytest.mark.process
 def test_fits_searches_and_loaded_models_leave_nothing_behind(tmp_path):
-    """Counted are graphs, layers, variables and registered gradients: as many after six fits as after two."""
+    """Counted are graphs, layers, variables and registered gradients: as many after seven fits as after three."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=600
+        [sys.executable, str(PROGRAM), str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     first, last = json.loads(done.stdout.splitlines()[-1])
