@@ -17,7 +17,7 @@ from keras_selfattn.layers.argument_checks import checked_sequence
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.low_rank import Kernel
-from keras_selfattn.layers.projection import Projection
+from keras_selfattn.layers.projection import Dense
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weight_settings import WeightSettings
@@ -95,12 +95,12 @@ class FeedForward(keras.layers.Layer):
         for each, seed in zip(self._projections(), split_seed(self._seeds[0], 3), strict=False):
             each.start_lora(rank, alpha, seed)
 
-    def _projections(self) -> list[Projection]:
+    def _projections(self) -> list[Dense]:
         return [self._hidden, self._output, *([] if self._gate is None else [self._gate])]
 
-    def _dense(self, units: int, place: int, name: str, activation: Any = None) -> Projection:
+    def _dense(self, units: int, place: int, name: str, activation: Any = None) -> Dense:
         seed, settings = self._seeds[1 + place], self._settings
-        return Projection(
+        return Dense(
             units,
             activation,
             use_bias=self.use_bias,

@@ -117,8 +117,19 @@ class HeadProjection:
                 self._settings.penalise(part, tokens)
 
 
-class Projection(keras.layers.Dense):
-    """Keras' `Dense`, which adds its bias with `biased`; low-rank updates and int8 are as in attention."""
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class Dense(keras.layers.Dense):
+    """Keras' layer, which adds its bias with `biased`; low-rank updates and int8 are as in attention.
+
+    Where a bias is trained in the dtype of a model, this class is used and not Keras' own. It has the name of
+    Keras' class because files of functional models name the weights of their layers by it.
+
+    Call arguments:
+        inputs: float `[..., features]`.
+
+    Returns:
+        float `[..., units]`.
+    """
 
     def __init__(self, units: int, activation: Any = None, **kwargs: Any) -> None:
         super().__init__(units, activation, **kwargs)

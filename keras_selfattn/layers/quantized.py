@@ -25,7 +25,7 @@ class QuantizedKernel:
     Args:
         values: int8 variable `[D, W]`.
         scale: float variable `[W]`.
-        inputs_quantizer: makes int8 `[N, D]` and factors `[N, 1]` of tokens; None leaves them floats.
+        inputs_quantizer: makes int8 `[..., D]` and factors `[..., 1]` of tokens; None leaves them floats.
     """
 
     dtype = "int8"
@@ -36,7 +36,7 @@ class QuantizedKernel:
         self.shape = values.shape
 
     def product(self, x: Tensor) -> Tensor:
-        """Return `x` times the kernel, of the dtype of x: `[N, D]` to `[N, W]`.
+        """Return `x` times the kernel, of the dtype of x: `[..., D]` to `[..., W]`.
 
         The gradient by x is that of the kernel's rounded numbers; the kernel itself has none.
         """
@@ -53,7 +53,7 @@ class QuantizedKernel:
             numbers, factor = x, scale
             if self._inputs_quantizer is not None:
                 numbers, of_tokens = self._inputs_quantizer(x, axis=-1)
-                factor = scale * of_tokens  # [N, W]
+                factor = scale * of_tokens  # [..., W]
             return ops.cast(_whole_product(numbers, values), dtype) / factor, gradient
 
         values = ops.convert_to_tensor(self._values)
@@ -63,7 +63,7 @@ class QuantizedKernel:
 
 
 def _whole_product(numbers: Tensor, values: Tensor) -> Tensor:
-    """Return int8 `[N, D]` times int8 `[D, W]`, exactly: int32, or float32 where that is faster."""
+    """Return int8 `[..., D]` times int8 `[D, W]`, exactly: int32, or float32 where that is faster."""
     if keras.backend.standardize_dtype(numbers.dtype) != "int8":  # no quantizer of inputs, or one's own
         return ops.matmul(numbers, ops.cast(values, numbers.dtype))
     if not computes_whole_numbers_as_floats():
@@ -71,7 +71,7 @@ def _whole_product(numbers: Tensor, values: Tensor) -> Tensor:
     width = values.shape[0]
     parts: list[Any] = [
         ops.matmul(
-            ops.cast(numbers[:, start : start + _EXACT], "float32"),
+            ops.cast(numbers[..., start : start + _EXACT], "float32"),
             ops.cast(values[start : start + _EXACT], "float32"),
         )
         for start in range(0, width, _EXACT)

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_selfattn import layers
+from keras_selfattn.layers.projection import Dense
 from keras_selfattn.models.config import EncoderConfig
 
 Tensor = Any
@@ -105,7 +106,7 @@ class Neighbours(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         width = input_shape[-1]
-        self._dense = keras.layers.Dense(width, "gelu", dtype=self.dtype_policy, name="dense")
+        self._dense = Dense(width, "gelu", dtype=self.dtype_policy, name="dense")
         self._dense.build((*input_shape[:-1], 3 * width))
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
+from half_precision import BOUND, check_gradients, randomise, rounded
 from variants import (
     LENGTH,
     MADE,
@@ -324,3 +325,24 @@ def test_the_backend_is_the_one_that_was_asked_for():
     import os
 
     assert os.environ.get("KERAS_BACKEND", "tensorflow") == BACKEND
+
+
+@tensorflow_only
+@every_layer_mostly_slow
+@pytest.mark.parametrize("policy", BOUND)
+def test_gradients_under_mixed_policies_are_those_of_float32(make, policy):
+    """Of thousands of tokens, whose sum in half precision stops growing."""
+    exact, half = make(), make(dtype=policy)
+    for layer in (exact, half):
+        layer.build((None, None, WIDTH))
+    randomise(exact, half)
+    x = rounded(np.random.default_rng(0).normal(size=(64, 64, WIDTH)) + 0.3)
+
+    def run(layer):
+        found = gradients(
+            layer, x, lambda y: keras.ops.sum(keras.ops.square(keras.ops.cast(y, "float32") + 0.5)) / 64
+        )
+        paths = [weight.path.partition("/")[2] for weight in layer.trainable_variables]
+        return dict(zip(paths, found[:-1], strict=True))
+
+    check_gradients(policy, run(half), run(exact))

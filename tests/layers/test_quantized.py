@@ -204,7 +204,7 @@ def test_other_modes_leave_the_kernels_with_a_warning():
     with pytest.warns(UserWarning, match=refused) as told:
         model.quantize("int4")
     named = {str(each.message).split()[0] for each in told}
-    assert {"MultiHeadSelfAttention", "Projection"} <= named
+    assert {"MultiHeadSelfAttention", "Dense"} <= named
     assert np.array_equal(array(model(inputs())), before)
 
 

@@ -10,6 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.projection import biased
+
 Tensor = Any
 
 # In deviations: pixels of pictures stay below it, and a float16 can hold sums of many such values.
@@ -109,6 +111,14 @@ class RandomShift(keras.layers.Layer):
         return ops.round(draws * self.share * ops.cast(side, "float32"))
 
 
+class Conv2D(keras.layers.Conv2D):
+    """Keras' layer of channels that come last, which adds its bias with `biased`."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        outputs = biased(self.convolution_op(inputs, self.kernel), self.bias)
+        return outputs if self.activation is None else self.activation(outputs)
+
+
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class PatchEmbedding(keras.layers.Layer):
     """Embed each square patch of an image with two convolutions.
@@ -140,8 +150,8 @@ class PatchEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.width, self.patch_size = width, patch_size
         options: Any = {"padding": "same", "data_format": "channels_last", "dtype": self.dtype_policy}
-        self._stem = keras.layers.Conv2D(max(1, width // 2), 3, activation="gelu", name="stem", **options)
-        self._patches = keras.layers.Conv2D(width, patch_size, patch_size, name="patches", **options)
+        self._stem = Conv2D(max(1, width // 2), 3, activation="gelu", name="stem", **options)
+        self._patches = Conv2D(width, patch_size, patch_size, name="patches", **options)
 
     def build(self, input_shape: tuple) -> None:
         self._stem.build(input_shape)

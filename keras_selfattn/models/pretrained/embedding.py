@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.feed_forward import gelu_tanh
+from keras_selfattn.layers.projection import Dense
 
 Tensor = Any
 
@@ -78,7 +79,7 @@ class PretrainedEmbedding(keras.layers.Layer):
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self._projection = None
         if embedding_width is not None:
-            self._projection = keras.layers.Dense(width, dtype=self.dtype_policy, name="projection")
+            self._projection = Dense(width, dtype=self.dtype_policy, name="projection")
 
     def build(self, input_shape: tuple) -> None:
         width = self.embedding_width or self.width
@@ -100,6 +101,7 @@ class PretrainedEmbedding(keras.layers.Layer):
         ids = inputs
         if self.written_padding is not None:
             ids = ops.where(ops.equal(ids, self.written_padding), 0, ids)
+        # The tables are no part of autocast: gradients of many tokens add up in the dtype of the weights.
         x = ops.take(self._tokens, ids, axis=0)  # [B, T, E]
         if self._places is not None:
             x = x + self._positions_of(ids)
@@ -130,4 +132,4 @@ class PretrainedEmbedding(keras.layers.Layer):
 
     def _table(self, name: str, rows: int, width: int) -> Any:
         deviation = keras.initializers.RandomNormal(stddev=0.02)
-        return self.add_weight(name=name, shape=(rows, width), initializer=deviation)
+        return self.add_weight(name=name, shape=(rows, width), initializer=deviation, autocast=False)

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.layers.projection import Dense
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
@@ -70,7 +71,7 @@ class PretrainedPieces(FineTuning):
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.hidden_head is not None:
             x = keras.layers.Dropout(config.hidden_dropout, dtype=policy, name="hidden_dropout")(x)
-            hidden = keras.layers.Dense(
+            hidden = Dense(
                 config.width,
                 ACTIVATIONS.get(config.hidden_head, config.hidden_head),
                 use_bias=config.hidden_bias,

@@ -9,6 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.projection import Dense
+
 Tensor = Any
 
 # Values are clipped at this many deviations, so that float16 and squares stay finite.
@@ -118,9 +120,9 @@ class FramePositions(keras.layers.Layer):
         self.supports_masking = True
         self.width, self.kernel_size, self.stride = width, kernel_size, stride
         policy = self.dtype_policy
-        self._frames = keras.layers.Dense(width, dtype=policy, name="frames")
+        self._frames = Dense(width, dtype=policy, name="frames")
         self._norm = keras.layers.LayerNormalization(dtype=policy, name="norm")
-        self._windows = keras.layers.Dense(width, dtype=policy, name="windows")
+        self._windows = Dense(width, dtype=policy, name="windows")
 
     def build(self, input_shape: tuple) -> None:
         self._frames.build((None, None, 2 * input_shape[-1] * self.kernel_size))
