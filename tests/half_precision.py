@@ -1,4 +1,4 @@
-"""Gradients under a mixed policy beside those in float32, of the same weights, and how far apart they may be."""
+"""Gradients under a mixed policy beside those in float32, of the same weights, and how far they may be."""
 
 import keras
 import numpy as np

@@ -206,7 +206,7 @@ class SelfAttentionBase(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in self._arguments}
-        own["dtype"] = keras.dtype_policies.serialize(float_policy(self.dtype_policy))
+        own["dtype"] = keras.dtype_policies.serialize(float_policy(self))
         return {**super().get_config(), **own, **self.weight_settings.config(), **state_config(self)}
 
     def _set_window_and_dropout(self, window: int | tuple[int, int] | None, dropout: float) -> None:

@@ -32,6 +32,7 @@ from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.jax import runs_kernels_of_gpu
 from keras_selfattn.layers.jax.flash_attention import fits_kernels, flash_attention
 from keras_selfattn.layers.masks import PairMask, distances, zero_masked
+from keras_selfattn.layers.policy_maps import in_own_dtype
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.tensorflow import builds_portable_graph, runs_kernels
 from keras_selfattn.layers.tensorflow.block_attention import attend_in_blocks
@@ -151,7 +152,7 @@ def on_tokens(
 
     def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
         found, weights = layer.call_tokens(tokens.gather(inputs), tokens, pairs, training, return_weights)
-        found = tokens.scatter(found)
+        found = in_own_dtype(layer, tokens.scatter(found))
         return (found, weights) if return_weights else found, tokens.losses
 
     def padded(few: bool = False) -> tuple[Any, list[Tensor]]:

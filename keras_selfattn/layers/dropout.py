@@ -64,7 +64,8 @@ class Dropout(keras.layers.Layer):
     """
 
     def __init__(self, rate: float, seed: int | None = None, per_sample: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # Of the dtype of its inputs: a map of policies may have another one for its path.
+        super().__init__(**{"autocast": False, **kwargs})
         self.rate = checked_rate("dropout", rate)
         self.seed = checked_seed(seed)
         self.per_sample = per_sample

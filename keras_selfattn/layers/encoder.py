@@ -22,6 +22,7 @@ from keras_selfattn.layers.low_rank import begin_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.policy_maps import call_tokens
 from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
@@ -182,7 +183,7 @@ class Encoder(keras.layers.Layer):
         """Return outputs `[N, features]` of tokens `[N, features]`, and each block's weights or None."""
         weights = []
         for block in self._blocks:
-            x, found = block.call_tokens(x, tokens, pairs, training, return_weights)  # [N, D]
+            x, found = call_tokens(block, x, tokens, pairs, training, return_weights)  # [N, D]
             weights.append(found)
         return normalised(self._norm, x, tokens), weights if return_weights else None
 
@@ -214,7 +215,8 @@ class Encoder(keras.layers.Layer):
             block.compute_output_spec(inputs, *args, return_weights=return_weights, **options)
             for block in self._blocks
         ]
-        return (specs[-1][0], [weights for _, weights in specs]) if return_weights else specs[-1]
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        return (outputs, [weights for _, weights in specs]) if return_weights else outputs
 
     def get_config(self) -> dict[str, Any]:
         names = ("num_layers", *_BLOCK_SETTINGS)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 import keras
+from keras import ops
 
 from keras_selfattn.layers.argument_checks import (
     checked_choice,
@@ -26,6 +27,7 @@ from keras_selfattn.layers.low_rank import begin_lora, check_kernels
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.policy_maps import call_tokens
 from keras_selfattn.layers.position_strategy import PositionStrategy
 from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.remat import outputs_and_losses, rematerialise
@@ -270,7 +272,9 @@ class EncoderBlock(keras.layers.Layer):
         return tuple(input_shape)
 
     def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:
-        return self._attention.compute_output_spec(inputs, *args, **options)
+        found = self._attention.compute_output_spec(inputs, *args, **options)
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        return (outputs, found[1]) if isinstance(found, tuple) else outputs
 
     def get_config(self) -> dict[str, Any]:
         names = (
@@ -293,7 +297,7 @@ class EncoderBlock(keras.layers.Layer):
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         seen = normalised(self._attention_norm, x, tokens) if self.norm_first else x  # [N, D]
-        attended, weights = self._attention.call_tokens(seen, tokens, pairs, training, return_weights)
+        attended, weights = call_tokens(self._attention, seen, tokens, pairs, training, return_weights)
         x = _added(x, attended, self._attention_dropouts, training, tokens)
         if not self.norm_first:
             x = normalised(self._attention_norm, x, tokens)
@@ -352,5 +356,7 @@ def _added(
     for dropout in dropouts:
         numbers = tokens.by_sample if dropout.per_sample else tokens.by_token
         branch = dropout(branch, training=training, tokens=numbers)
+    if branch.dtype != x.dtype:  # as a map of policies says
+        branch = ops.cast(branch, x.dtype)
     # `+`, not ops.add, which becomes BiasAdd if the squeezed shapes suggest it, and then fails at length 0.
     return x + branch

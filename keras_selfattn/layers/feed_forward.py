@@ -79,7 +79,8 @@ class FeedForward(keras.layers.Layer):
     def call(self, inputs: Tensor, tokens: Tokens, training: bool | None = None) -> Tensor:
         hidden = self._penalised(self._hidden(inputs), tokens)  # [N, hidden]
         if self._gate is not None:
-            hidden = hidden * self._penalised(self._gate(inputs), tokens)
+            gate = self._penalised(self._gate(inputs), tokens)
+            hidden = hidden * ops.cast(gate, hidden.dtype)
         hidden = self.hidden_dropout(hidden, training=training, tokens=tokens.by_token)
         return self._penalised(self._output(hidden), tokens)  # [N, D]
 

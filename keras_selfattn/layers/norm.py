@@ -43,8 +43,10 @@ class LayerNormalization(keras.layers.LayerNormalization):
     def call(self, inputs: Tensor, many: bool = False) -> Tensor:
         fused = many and inputs.dtype in ("float32", "bfloat16") and fuses_norms()
         if fused and runs_kernels(inputs):
-            return layer_norm(inputs, self.gamma, self.beta, self.epsilon)
-        return _plain(inputs, self.gamma, self.beta, self.epsilon)
+            found = layer_norm(inputs, self.gamma, self.beta, self.epsilon)
+        else:
+            found = _plain(inputs, self.gamma, self.beta, self.epsilon)
+        return ops.cast(found, self.compute_dtype)  # Keras' layer takes inputs as they are
 
 
 NORMS = {

@@ -52,6 +52,10 @@ class PoolingBase(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], input_shape[2])
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; without this method Keras refuses a map of policies among them."""
+        return super().get_config()
+
     def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
         """Pool `[B, T, D]`, zero where `real` `[B, T]` is False, into `[B, D]`."""
         raise NotImplementedError

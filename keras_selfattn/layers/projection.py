@@ -15,6 +15,7 @@ from keras import ops
 from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.low_rank import Kernel, LowRankUpdates, he_uniform
+from keras_selfattn.layers.policy_maps import settle_policy
 from keras_selfattn.layers.quantized import (
     QuantizationHook,
     QuantizedKernel,
@@ -167,6 +168,7 @@ class Dense(keras.layers.Dense):
     def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
         """Round the kernel to int8; see `MultiHeadSelfAttention.quantize`."""
         check_mode(self, mode)
+        settle_policy(self)
         super().quantize(mode, type_check=False, config=config)
         self._updates.hold_apart({self.name: self.as_kernel()})
 

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.policy_maps import has_policy_map, own_policy, settle_leaves, settle_policy
 from keras_selfattn.layers.tensorflow import computes_whole_numbers_as_floats
 from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
 
@@ -122,7 +123,9 @@ def quantize_kernels(layer: Any, places: Iterable[tuple[Any, str]], config: Any)
         setattr(holder, name, _quantized(layer, _taken(layer, holder, name), config))
     layer.quantization_config = config
     layer._is_quantized = True  # before the policy, which would quantize the layer
-    layer.dtype_policy = keras.dtype_policies.get(f"int8_from_{float_policy(layer.dtype_policy).name}")
+    layer._policy_before = layer.dtype_policy
+    settle_policy(layer)  # or the user's map would get an entry
+    layer.dtype_policy = keras.dtype_policies.get(f"int8_from_{layer.dtype_policy.name}")
 
 
 def inputs_quantizer(config: Any) -> Callable | None:
@@ -132,16 +135,19 @@ def inputs_quantizer(config: Any) -> Callable | None:
 
 def refuse_quantized_policy(layer: keras.layers.Layer) -> None:
     """Raise ValueError for a layer that would be quantized from its start, before it has kernels to round."""
-    if layer.quantization_mode is not None:
-        raise ValueError(
-            f"`dtype` must be a policy of floats. Received {layer.dtype_policy.name!r}. Build the model with "
-            'floats, then call its `quantize("int8")`.'
-        )
+    policy: Any = layer.dtype_policy
+    policies = {"": own_policy(layer), **(dict(policy) if has_policy_map(layer) else {})}
+    for path, each in policies.items():
+        if each.quantization_mode is not None:
+            raise ValueError(
+                f"`dtype` must be a policy of floats. Received {each.name!r}{path and f' for {path!r}'}. Build "
+                'the model with floats, then call its `quantize("int8")`.'
+            )
 
 
-def float_policy(policy: Any) -> Any:
-    """Return the policy that a quantized layer had before."""
-    return keras.dtype_policies.get(policy.name.rpartition("_from_")[2])
+def float_policy(layer: keras.layers.Layer) -> Any:
+    """Return the policy of a layer, if it is quantized the one that it had before."""
+    return getattr(layer, "_policy_before", layer.dtype_policy)
 
 
 def quantized_parts(layer: Any) -> dict[str, Any]:
@@ -191,6 +197,7 @@ def quantize_parts(layer: Any, parts: Mapping[str, Any]) -> None:
     """
     for place, serialized in parts.items():
         part = _part(layer, place)
+        settle_leaves(part)
         config = keras.saving.deserialize_keras_object(serialized)
         part.quantize("int8", type_check=False, **({} if config is None else {"config": config}))
 

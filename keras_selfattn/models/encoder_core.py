@@ -118,6 +118,7 @@ class Neighbours(keras.layers.Layer):
         around: Tensor = ops.concatenate([before, inputs, after], axis=-1)
         # As a matrix: TensorFlow fuses product, bias and GELU in two dimensions, not in three.
         found = self._dense(ops.reshape(around, (-1, around.shape[-1])))
+        found = ops.cast(found, inputs.dtype)  # that of its path, if the policy is a map
         x = inputs + ops.reshape(found, ops.shape(inputs))  # [B, T, D]
         return x if mask is None else x * mask
 

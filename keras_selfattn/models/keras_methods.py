@@ -10,6 +10,7 @@ import numpy as np
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
+from keras_selfattn.layers.policy_maps import settle_leaves
 from keras_selfattn.models import weights_record
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.building_plan import plan_lines
@@ -164,6 +165,7 @@ class KerasMethods(DeferredCompile):
             # Keras 3.12 has no filters.
             given = {"config": config, "filters": filters}
             kwargs |= {name: value for name, value in given.items() if value is not None}
+            settle_leaves(self)
             super().quantize(mode, **kwargs)
         if self.compiled:
             self.compile_again(new_optimizer=True)

@@ -134,10 +134,12 @@ class FramePositions(keras.layers.Layer):
         before = ops.pad(x, [[0, 0], [1, 0], [0, 0]])[:, :-1]
         step = (x - before) * real * ops.pad(real, [[0, 0], [1, 0], [0, 0]])[:, :-1]
         x = ops.concatenate([x * real, step], axis=-1)  # [B, T, 2 F]
-        x = keras.activations.gelu(self._frames(patches(x, self.kernel_size))) * real  # [B, T, D]
+        frames = self._in_own_dtype(self._frames(patches(x, self.kernel_size)))
+        x = keras.activations.gelu(frames) * real  # [B, T, D]
         x, real = self._averaged(x, real)  # [B, P, D], [B, P, 1]
-        near = self._windows(patches(keras.activations.gelu(self._norm(x)) * real, _TAPS))
-        return (x + near) * real
+        normal = self._in_own_dtype(self._norm(x))
+        near = self._windows(patches(keras.activations.gelu(normal) * real, _TAPS))
+        return (x + self._in_own_dtype(near)) * real
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         return window_counts(_real(inputs, mask), self.stride) > 0
@@ -149,6 +151,10 @@ class FramePositions(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         names = ("width", "kernel_size", "stride")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+    def _in_own_dtype(self, x: Tensor) -> Tensor:
+        """Return outputs of a part, which has another dtype if the policy is a map that says so."""
+        return ops.cast(x, self.compute_dtype)
 
     def _averaged(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean over the real frames of each window, and the mask of windows with any."""

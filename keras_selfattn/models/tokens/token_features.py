@@ -203,7 +203,7 @@ class FeatureEmbedding(keras.layers.Layer):
         # One at a time: all at once would take K times the memory.
         x = self._words(words)  # [B, T, D]
         for feature in hashed:
-            x = x + self._hashed(feature)
+            x = x + ops.cast(self._hashed(feature), x.dtype)  # a map of policies has two
         return x * ops.cast(real[..., None], x.dtype) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:

@@ -1,0 +1,54 @@
+"""Policies by the path of a layer, `keras.dtype_policies.DTypePolicyMap`, in layers that call parts directly.
+
+A block gives tokens `[N, features]` to `call_tokens` of its attention, past Keras' `__call__`, which would cast
+inputs and weights to the policy of that path.
+
+Axes: N (tokens).
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+from keras.src.backend import AutocastScope  # Keras exports no way to read weights in another dtype
+
+Tensor = Any
+
+
+def has_policy_map(layer: keras.layers.Layer) -> bool:
+    """Return True if the layer's policy depends on its path."""
+    return isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+
+
+def own_policy(layer: keras.layers.Layer) -> Any:
+    """Return the policy of a layer, which a map has under its path."""
+    policy: Any = layer.dtype_policy
+    if not has_policy_map(layer):
+        return policy
+    return policy[layer.path] if layer.path else policy.default_policy
+
+
+def settle_policy(layer: keras.layers.Layer) -> None:
+    """Give a layer its own policy in place of a map: Keras can quantize no layer that has a map."""
+    if has_policy_map(layer):
+        layer._dtype_policy = own_policy(layer)
+
+
+def settle_leaves(layer: keras.layers.Layer) -> None:
+    """Settle the policies of the layers without parts in a layer or model: of Keras' own, before `quantize`."""
+    for each in layer._flatten_layers():
+        if not each._layers:
+            settle_policy(each)
+
+
+def call_tokens(layer: Any, x: Tensor, *args: Any) -> Any:
+    """Return `layer.call_tokens(x, *args)`, computed in the dtype of the layer's own policy."""
+    if not has_policy_map(layer):
+        return layer.call_tokens(x, *args)
+    with AutocastScope(layer.compute_dtype):
+        return layer.call_tokens(ops.cast(x, layer.compute_dtype), *args)
+
+
+def in_own_dtype(layer: keras.layers.Layer, x: Tensor) -> Tensor:
+    """Return outputs of a layer in its dtype: with a map, its parts may have another one."""
+    return ops.cast(x, layer.compute_dtype) if has_policy_map(layer) else x
