@@ -286,7 +286,7 @@ def _of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:
     empty tensor of the wanted shape fails if one differs.
     """
     known = [size if isinstance(size, int) else None for size in wanted]
-    shape = tuple(tensor.shape)
+    shape = tuple(size if isinstance(size, int) else None for size in tensor.shape)
     fits = len(shape) == len(known) and all(
         size is None or want is None or size == want for size, want in zip(shape, known, strict=True)
     )

@@ -36,6 +36,7 @@ from keras_selfattn.layers.quantized import (
     quantize_kernels,
     refuse_quantized_policy,
 )
+from keras_selfattn.layers.remat import RematInScope
 from keras_selfattn.layers.saved_state import arguments, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -44,7 +45,7 @@ from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 Tensor = Any
 
 
-class SelfAttentionBase(keras.layers.Layer):
+class SelfAttentionBase(RematInScope):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
     A subclass defines `build`, which makes the projections with `_build_projections`, and ends with

@@ -7,7 +7,8 @@
 | `windowed`       | a window on both sides that is shorter than the sequence: queries against the keys near |
 | `fused`          | JAX on a Hopper GPU, half precision, products alone: in kernels that store no scores    |
 | `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
-| `plain`          | otherwise, and in graphs for other runtimes (`portable`): every query, every key        |
+| `plain`          | otherwise, in graphs for other runtimes (`portable`), and where JAX is not told the     |
+|                  | sizes: every query, every key                                                           |
 
 `on_tokens` packs or pads the tokens once for a whole layer, block or encoder; `choose_path` then chooses a
 path in each of its attention layers. All paths give the same results, with one exception: in training,
@@ -29,7 +30,7 @@ from keras import ops
 
 from keras_selfattn.layers.attention_math import Formula, map_queries, softmax_attention, split
 from keras_selfattn.layers.dropout import TokenNumbers
-from keras_selfattn.layers.jax import runs_kernels_of_gpu
+from keras_selfattn.layers.jax import is_dimension, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.flash_attention import fits_kernels, flash_attention
 from keras_selfattn.layers.masks import PairMask, distances, zero_masked
 from keras_selfattn.layers.policy_maps import in_own_dtype
@@ -172,7 +173,7 @@ def _layout(
 ) -> Callable:
     """Return `padded`, `packed`, or what chooses one of them when the graph runs."""
     batch, length = inputs.shape[:2]
-    known = batch is not None and length is not None
+    known = isinstance(batch, int) and isinstance(length, int)
     if return_weights or (known and batch * length <= _FEW_TOKENS) or not runs_kernels(inputs):
         return padded
     if known or training:  # a training graph of unknown sizes always packs
@@ -217,6 +218,8 @@ def choose_path(
     left, right = pairs.reach
     if left is not None and right is not None and not builds_portable_graph():
         length, keys = tokens.length, keys_of_chunk(left, right)
+        if is_dimension(length):
+            return plain  # no chunks can be counted
         if (length > keys) if isinstance(length, int) else not (tokens.few and keys >= _FEW_KEYS):
             return windowed
     if keras.backend.backend() == "jax" and _is_scaled_product(formula) and fits_kernels(heads, pairs):

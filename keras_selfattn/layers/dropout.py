@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_selfattn.layers.argument_checks import checked_rate, checked_seed
 from keras_selfattn.layers.jax import dropout_bits as bits_of_jax
+from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
 from keras_selfattn.layers.tensorflow import dropout_bits as bits_of_tensorflow
 
@@ -31,7 +32,7 @@ class TokenNumbers:
     count: Tensor
 
 
-class Dropout(keras.layers.Layer):
+class Dropout(NoRemat):
     """Zeroes each element with probability `rate` in training and scales the others by `1 / (1 - rate)`.
 
     Unlike `keras.layers.Dropout` it takes the whole closed interval: rate 0 draws no random numbers and

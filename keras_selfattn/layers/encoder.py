@@ -24,6 +24,7 @@ from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.policy_maps import call_tokens
 from keras_selfattn.layers.quantized import refuse_quantized_policy
+from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS, WeightSettings
@@ -38,7 +39,7 @@ _MAY_DIFFER += WEIGHT_SETTINGS
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class Encoder(keras.layers.Layer):
+class Encoder(NoRemat):
     """A stack of blocks (`EncoderBlock`), with a last normalisation if they are pre-norm. Keeps the mask.
 
     Args:
@@ -134,6 +135,8 @@ class Encoder(keras.layers.Layer):
                 zip(differences, split_seed(self.seed, self.num_layers), strict=True)
             )
         ]
+        for block in self._blocks:
+            block.around = (self.name,)
         shared = EncoderBlock(**of_block) if differences[0] else self._blocks[0]
         for name in _BLOCK_SETTINGS:  # each argument under its own name, as a block checked it
             if name not in _BY_DEPTH:

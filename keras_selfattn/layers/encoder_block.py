@@ -30,7 +30,7 @@ from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.policy_maps import call_tokens
 from keras_selfattn.layers.position_strategy import PositionStrategy
 from keras_selfattn.layers.quantized import refuse_quantized_policy
-from keras_selfattn.layers.remat import outputs_and_losses, rematerialise
+from keras_selfattn.layers.remat import NoRemat, is_chosen, outputs_and_losses, rematerialise
 from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
@@ -58,7 +58,7 @@ _ATTENTION = (
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(NoRemat):
     """Self-attention, then a feed-forward network, each normalised and added to its input.
 
     Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
@@ -89,7 +89,8 @@ class EncoderBlock(keras.layers.Layer):
             `MultiHeadSelfAttention`.
         use_bias: whether the projections of attention and feed-forward have biases.
         remat: if True, training keeps the block's input only and computes the rest again for the gradient:
-            less memory for about a quarter more time. It has no effect while weights are returned.
+            less memory for about a quarter more time. It has no effect while weights are returned. A block
+            made within `keras.RematScope` does so if the scope chooses it, or the encoder around it.
         seed: int for initial weights and dropout; None draws one.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
             bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`, for the
@@ -168,6 +169,7 @@ class EncoderBlock(keras.layers.Layer):
         self.seed = checked_seed(seed)
         self.lora: dict[str, Any] | None = None
         self.supports_masking = True
+        self.around: tuple[str, ...] = ()  # the name of the encoder that has this block
         seeds = split_seed(self.seed, 6)
         self._attention = MultiHeadSelfAttention(
             num_heads,
@@ -248,7 +250,8 @@ class EncoderBlock(keras.layers.Layer):
         def forward(x: Tensor) -> tuple[Tensor, Tensor | None]:
             return self._forward(x, tokens, pairs, training, return_weights)
 
-        if self.remat and training and not return_weights:
+        repeats = self.remat or is_chosen(self, lambda: x, self.around)
+        if repeats and training and not return_weights:
             seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
             x, *losses = rematerialise(lambda x: outputs_and_losses(forward, x, tokens), x, seeds)
             tokens.losses += losses

@@ -18,6 +18,7 @@ from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.low_rank import Kernel
 from keras_selfattn.layers.projection import Dense
+from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weight_settings import WeightSettings
@@ -25,7 +26,7 @@ from keras_selfattn.layers.weight_settings import WeightSettings
 Tensor = Any
 
 
-class FeedForward(keras.layers.Layer):
+class FeedForward(NoRemat):
     """`activation(x W_1 + b_1) W_2 + b_2`; gated, `(activation(x W_1 + b_1) * (x V + c)) W_2 + b_2`.
 
     Args:

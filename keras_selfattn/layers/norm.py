@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import Tokens
+from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.tensorflow import fuses_norms, runs_kernels
 from keras_selfattn.layers.tensorflow.norm_and_bias import layer_norm
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -30,7 +31,7 @@ def make_norm(kind: str, policy: Any, name: str, epsilon: float | None = None) -
     return made
 
 
-class LayerNormalization(keras.layers.LayerNormalization):
+class LayerNormalization(NoRemat, keras.layers.LayerNormalization):
     """Keras' layer over the last axis, with a gain and, if `center`, a shift, in fewer steps.
 
     For many tokens it is computed as the pattern of operations that TensorFlow fuses into one, on machines

@@ -1,6 +1,6 @@
 """Policies by the path of a layer, `keras.dtype_policies.DTypePolicyMap`, in layers that call parts directly.
 
-A block gives tokens `[N, features]` to `call_tokens` of its attention, past Keras' `__call__`, which would cast
+A block gives tokens `[N, features]` to `call_tokens` of its attention, past Keras' `__call__`, which casts
 inputs and weights to the policy of that path.
 
 Axes: N (tokens).
@@ -35,7 +35,7 @@ def settle_policy(layer: keras.layers.Layer) -> None:
 
 
 def settle_leaves(layer: keras.layers.Layer) -> None:
-    """Settle the policies of the layers without parts in a layer or model: of Keras' own, before `quantize`."""
+    """Settle the policies of a layer's innermost parts: of Keras' own, before `quantize`."""
     for each in layer._flatten_layers():
         if not each._layers:
             settle_policy(each)

@@ -19,6 +19,7 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.remat import RematInScope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weight_settings import WeightSettings, checked_setting, serialized_setting
@@ -28,7 +29,7 @@ Tensor = Any
 _KERNEL_SETTINGS = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
 
 
-class PoolingBase(keras.layers.Layer):
+class PoolingBase(RematInScope):
     """`[batch, length, features]` to `[batch, features]`; a subclass gives `_pool`."""
 
     def __init__(self, **kwargs: Any) -> None:

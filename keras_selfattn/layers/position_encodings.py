@@ -23,6 +23,8 @@ from keras_selfattn.layers.argument_checks import (
     token_positions,
 )
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.jax import is_dimension
+from keras_selfattn.layers.remat import RematInScope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import checked_setting, seeded, serialized_setting
 
@@ -32,7 +34,7 @@ _TABLE_SETTINGS = ("embeddings_initializer", "embeddings_regularizer", "embeddin
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class SinusoidalPositionEncoding(keras.layers.Layer):
+class SinusoidalPositionEncoding(RematInScope):
     """Adds the sinusoidal encoding of each position to its features. Keeps the mask.
 
     Column 2i is `sin(position / base**(2i / features))`, column 2i + 1 the cosine of the same angle; an odd
@@ -152,7 +154,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class LearnedPositionEncoding(keras.layers.Layer):
+class LearnedPositionEncoding(RematInScope):
     """Adds a learned vector per position to its features. Keeps the mask.
 
     Args:
@@ -245,7 +247,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def _check_length(self, inputs: Tensor) -> None:
         known = inputs.shape[1]
-        if self.beyond == "raise" and known is not None and known > self.max_length:
+        if self.beyond == "raise" and isinstance(known, int) and known > self.max_length:
             raise ValueError(
                 f"The input is longer than `max_length`. Received length {known}, "
                 f"max_length={self.max_length}; cut the input, build the layer with a larger max_length, or "
@@ -258,11 +260,13 @@ class LearnedPositionEncoding(keras.layers.Layer):
             rows = ops.minimum(ops.arange(length, dtype="int32"), self.max_length - 1)  # [T]
             return ops.take(self._table, rows, axis=0)
         self._check_length(inputs)
+        if is_dimension(length):  # a slice must be known to be in the table; here rows beyond it are NaN
+            return ops.take(self._table, ops.arange(length, dtype="int32"), axis=0)
         return ops.slice(ops.convert_to_tensor(self._table), (0, 0), (length, self._table.shape[1]))
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class SinusoidalPositionEncoding2D(keras.layers.Layer):
+class SinusoidalPositionEncoding2D(RematInScope):
     """Adds the sinusoidal encoding of each cell's row and column to its features.
 
     The first half of the features takes the encoding of the row, the second half that of the column, each

@@ -140,8 +140,8 @@ def refuse_quantized_policy(layer: keras.layers.Layer) -> None:
     for path, each in policies.items():
         if each.quantization_mode is not None:
             raise ValueError(
-                f"`dtype` must be a policy of floats. Received {each.name!r}{path and f' for {path!r}'}. Build "
-                'the model with floats, then call its `quantize("int8")`.'
+                f"`dtype` must be a policy of floats. Received {each.name!r}{path and f' for {path!r}'}. "
+                'Build the model with floats, then call its `quantize("int8")`.'
             )
 
 

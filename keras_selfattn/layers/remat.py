@@ -1,15 +1,20 @@
-"""Computing a block again for its gradient, with the same dropout and the same penalties.
+"""Computing a block or a layer again for its gradient, with the same dropout and the same penalties.
+
+A block does so if its `remat` says so, and what is made within `keras.RematScope` as the scope says.
 
 Reference: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 
 Axes: N (tokens), D (features).
 """
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from contextvars import ContextVar
 from typing import Any
 
-from keras_selfattn.layers.attention_paths import Tokens
+import keras
+
 from keras_selfattn.layers.seeds import SeedDraws
 from keras_selfattn.layers.tensorflow.custom_gradients import rematerialised
 
@@ -41,7 +46,7 @@ def rematerialise(
 
 
 def outputs_and_losses(
-    forward: Callable[[Tensor], tuple[Tensor, Any]], x: Tensor, tokens: Tokens
+    forward: Callable[[Tensor], tuple[Tensor, Any]], x: Tensor, tokens: Any
 ) -> list[Tensor]:
     """Return the outputs `forward(x)[0]` and the losses that it gives `tokens`, which keep those they had."""
     before, tokens.losses = tokens.losses, []
@@ -49,3 +54,99 @@ def outputs_and_losses(
         return [forward(x)[0], *tokens.losses]
     finally:
         tokens.losses = before
+
+
+class RematInScope(keras.layers.Layer):
+    """Base of layers whose `call` is computed again, if the `keras.RematScope` they were made in says so.
+
+    Keras' own way makes tensors of all arguments on JAX, `training` too, and draws new dropout. Here the
+    first argument is the only one of the repeated function, and its draws are held.
+    """
+
+    def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
+        """Return `layer_call`, or what computes it again for the gradient; Keras calls it."""
+        if not is_chosen(self, lambda: self.compute_output_spec(*args, **kwargs)):
+            return (
+                super().rematerialized_call(layer_call, *args, **kwargs)
+                if _of_activations(self)
+                else layer_call
+            )
+
+        def repeated(inputs: Tensor, *others: Any, **options: Any) -> Any:
+            structure: list[Any] = []
+
+            def outputs(inputs: Tensor) -> list[Tensor]:
+                with _Collected() as losses:
+                    found = layer_call(inputs, *others, **options)
+                structure[:] = [found, len(keras.tree.flatten(found))]
+                return [*keras.tree.flatten(found), *losses]
+
+            # In inference nothing is drawn.
+            seeds = _draws(self) if options.get("training") else []
+            found = rematerialise(outputs, inputs, seeds)
+            template, count = structure
+            self.add_loss(found[count:])
+            return keras.tree.pack_sequence_as(template, found[:count])
+
+        return repeated
+
+    def add_loss(self, loss: Any) -> None:
+        """Add losses of a call, outside of what is repeated."""
+        collected = _collected.get()
+        if collected is None:
+            super().add_loss(loss)
+        else:
+            collected.extend(keras.tree.flatten(loss))
+
+
+class NoRemat(keras.layers.Layer):
+    """Base of parts that compute nothing again by themselves, but their activation: the whole layer does."""
+
+    def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
+        """Return `layer_call`; Keras calls it."""
+        return (
+            super().rematerialized_call(layer_call, *args, **kwargs) if _of_activations(self) else layer_call
+        )
+
+
+def is_chosen(layer: Any, spec: Callable[[], Any], also: tuple[str, ...] = ()) -> bool:
+    """Return True if the scope that a layer was made in says to compute all of it again.
+
+    Args:
+        layer: any layer.
+        spec: returns the outputs, or tensors of their shapes.
+        also: names of the layers around it, whose choice is this one's, too.
+    """
+    scope = layer._remat_mode
+    if scope is None or scope.mode not in ("full", "larger_than", "list_of_layers"):
+        return False
+    if scope.mode == "list_of_layers":
+        return not {layer.name, *also}.isdisjoint(scope.layer_names)
+    if scope.mode == "full":
+        return True
+    sizes = [math.prod(size or 1 for size in each.shape) for each in keras.tree.flatten(spec())]
+    return sum(sizes) > scope.output_size_threshold
+
+
+def _draws(layer: keras.layers.Layer) -> list[SeedDraws]:
+    found = [seeds for each in layer._flatten_layers() for seeds in each._seed_generators]
+    return [seeds for seeds in found if isinstance(seeds, SeedDraws)]
+
+
+def _of_activations(layer: Any) -> bool:
+    return layer._remat_mode is not None and layer._remat_mode.mode == "activations"
+
+
+_collected: ContextVar[list[Tensor] | None] = ContextVar("losses of a call that is repeated", default=None)
+
+
+class _Collected:
+    """The losses that layers add inside the block."""
+
+    def __enter__(self) -> list[Tensor]:
+        losses: list[Tensor] = []
+        self._token = _collected.set(losses)
+        return losses
+
+    def __exit__(self, *_: Any) -> None:
+        _collected.reset(self._token)

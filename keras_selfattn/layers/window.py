@@ -10,6 +10,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_selfattn.layers.jax import is_dimension
 from keras_selfattn.layers.masks import PairMask, all_of, within
 
 Tensor = Any
@@ -43,9 +44,10 @@ class Chunks:
         self.before = -(-left // longest)
         self.after = -(-right // longest)
         # A short sequence is one chunk as long as itself; an empty one is all padding.
-        self.size = _least_one(_smaller(longest, length))
+        # So is one of which JAX is not told the length.
+        self.size = length if is_dimension(length) else _least_one(_smaller(longest, length))
         self.num_keys = self.size * (self.before + 1 + self.after)
-        self.count = _least_one((length + self.size - 1) // self.size)
+        self.count = 1 if is_dimension(length) else _least_one((length + self.size - 1) // self.size)
 
     def queries(self, x: Tensor) -> Tensor:
         """Cut `[B, H, T, D]` into `[B N, H, C, D]`."""

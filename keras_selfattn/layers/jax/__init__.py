@@ -9,6 +9,15 @@ jax: Any = None
 if keras.backend.backend() == "jax":
     import jax  # pyright: ignore[reportMissingImports]
 
+
+def is_dimension(size: Any) -> bool:
+    """Return True for a size that JAX is not told: of a graph for any size, or of a user's layer at its build.
+
+    Such sizes add and multiply. What compares one with a number fails unless all sizes compare alike.
+    """
+    return jax is not None and not isinstance(size, int)
+
+
 # Where the kernels were seen to be right: the compute capability of GPUs (Hopper, such as the H100), and the
 # versions of JAX. 0.11 says that a later one will remove Pallas' part for Triton.
 _CAPABILITY = "9.0"
