@@ -15,7 +15,7 @@ MOST_MB = 60
 @pytest.mark.slow
 @pytest.mark.process
 def test_fits_searches_and_loaded_models_leave_nothing_behind(tmp_path):
-    """Counted are graphs, layers, variables and registered gradients: as many after seven fits as after three."""
+    """As many graphs, layers, variables and registered gradients are alive after seven fits as after three."""
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(tmp_path)],
         check=False,
