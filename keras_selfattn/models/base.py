@@ -14,6 +14,7 @@ from keras_selfattn.models.batch_shares import WHOLE, current_share
 from keras_selfattn.models.batch_sources import BatchSource, RawBatch, is_source, raw_source
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
+from keras_selfattn.models.deferred_compile import check_strategy_scope
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.keras_methods import KerasMethods
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
@@ -290,6 +291,7 @@ class RawModel(KerasMethods):
 
     def _adapt(self, rows: Rows, head: Head) -> None:
         """Call the hooks of subclasses, in this order, before the first step of training."""
+        check_strategy_scope(self)
         try:
             self._learn_front_end(rows)
             self._assemble(self._fit_linear(rows, head))

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.sample_weights import aligned
@@ -97,6 +98,29 @@ class DeferredCompile(keras.Model):
         if new_optimizer:
             optimizer = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
         self.compile(optimizer, **self._arguments.arguments)
+
+
+def check_strategy_scope(model: keras.Model) -> None:
+    """Raise ConfigError if layers would be built under another strategy than the model and its optimizer."""
+    if keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    here, name = tf.distribute.get_strategy(), type(model).__name__
+    made: Any = getattr(model, "distribute_strategy", here)
+    if made is not here:
+        raise ConfigError(
+            f"The {name} was made within the scope of a {type(made).__name__}, and its layers are built "
+            "here, outside it. Call `model.adapt(rows, targets)` within `strategy.scope()`, then `fit` anywhere."
+        )
+    optimizer: Any = model.optimizer if model.compiled else None
+    compiled: Any = getattr(optimizer, "_distribution_strategy", here)
+    if compiled is not here:
+        raise ConfigError(
+            f"The {name} was compiled under a {type(compiled).__name__}, and its layers are built here "
+            f"under a {type(here).__name__}. Call `model.compile()` and `model.adapt(rows, targets)` within the same "
+            "`strategy.scope()`, then `fit` anywhere."
+        )
 
 
 class CompileArguments:
