@@ -111,15 +111,16 @@ def check_strategy_scope(model: keras.Model) -> None:
     if made is not here:
         raise ConfigError(
             f"The {name} was made within the scope of a {type(made).__name__}, and its layers are built "
-            "here, outside it. Call `model.adapt(rows, targets)` within `strategy.scope()`, then `fit` anywhere."
+            "here, outside it. Call `model.adapt(rows, targets)` within `strategy.scope()`, then `fit` "
+            "anywhere."
         )
     optimizer: Any = model.optimizer if model.compiled else None
     compiled: Any = getattr(optimizer, "_distribution_strategy", here)
     if compiled is not here:
         raise ConfigError(
             f"The {name} was compiled under a {type(compiled).__name__}, and its layers are built here "
-            f"under a {type(here).__name__}. Call `model.compile()` and `model.adapt(rows, targets)` within the same "
-            "`strategy.scope()`, then `fit` anywhere."
+            f"under a {type(here).__name__}. Call `model.compile()` and `model.adapt(rows, targets)` "
+            "within the same `strategy.scope()`, then `fit` anywhere."
         )
 
 

@@ -11,7 +11,7 @@ if keras.backend.backend() == "jax":
 
 
 def is_dimension(size: Any) -> bool:
-    """Return True for a size that JAX is not told: of a graph for any size, or of a user's layer at its build.
+    """Return True for a size that JAX is not told, in a graph for any size or a user's layer that is built.
 
     Such sizes add and multiply. What compares one with a number fails unless all sizes compare alike.
     """

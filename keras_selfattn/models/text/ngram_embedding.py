@@ -78,7 +78,7 @@ class NGramEmbedding(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         ngrams = zip(self._tables, self._ngrams(inputs), strict=True)
         found = [_looked_up(table, ids) for table, ids in ngrams]
-        vectors = [ops.cast(each, self.compute_dtype) for each in found]  # each [B, T, D]
+        vectors: list[Any] = [ops.cast(each, self.compute_dtype) for each in found]  # each [B, T, D]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
