@@ -36,7 +36,7 @@ from keras_selfattn.layers.quantized import (
     quantize_kernels,
     refuse_quantized_policy,
 )
-from keras_selfattn.layers.remat import RematInScope
+from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.saved_state import arguments, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -45,7 +45,7 @@ from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 Tensor = Any
 
 
-class SelfAttentionBase(RematInScope):
+class SelfAttentionBase(keras.layers.Layer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
     A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
@@ -83,6 +83,10 @@ class SelfAttentionBase(RematInScope):
         if not RENAMED_IN_CALLS.keys().isdisjoint(options):
             refuse_renamed(options, RENAMED_IN_CALLS)
         return super().__call__(*args, **options)
+
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `keras.RematScope` says in which the layer was made; Keras calls it."""
+        return call_in_scope(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)

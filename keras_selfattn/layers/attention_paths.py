@@ -33,7 +33,8 @@ from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.jax import is_dimension, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.flash_attention import fits_kernels, flash_attention
 from keras_selfattn.layers.masks import PairMask, distances, zero_masked
-from keras_selfattn.layers.policy_maps import in_own_dtype
+from keras_selfattn.layers.policy_maps import PolicyMap
+from keras_selfattn.layers.remat import add_losses
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.tensorflow import builds_portable_graph, runs_kernels
 from keras_selfattn.layers.tensorflow.block_attention import attend_in_blocks
@@ -153,7 +154,9 @@ def on_tokens(
 
     def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
         found, weights = layer.call_tokens(tokens.gather(inputs), tokens, pairs, training, return_weights)
-        found = in_own_dtype(layer, tokens.scatter(found))
+        found = tokens.scatter(found)
+        if isinstance(layer.dtype_policy, PolicyMap):  # its parts may have another dtype
+            found = ops.cast(found, layer.compute_dtype)
         return (found, weights) if return_weights else found, tokens.losses
 
     def padded(few: bool = False) -> tuple[Any, list[Tensor]]:
@@ -164,7 +167,8 @@ def on_tokens(
         return outputs(PackedTokens(inputs, pairs.real, gaps=named or pairs.sees_distance, from_zero=named))
 
     found, losses = _layout(inputs, padded, packed, training, return_weights)()
-    layer.add_loss(losses)
+    if losses:
+        add_losses(layer, losses)
     return found
 
 

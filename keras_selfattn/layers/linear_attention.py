@@ -16,6 +16,7 @@ from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
+from keras_selfattn.layers.remat import add_losses
 from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.window import Chunks
 
@@ -95,7 +96,7 @@ class LinearSelfAttention(SelfAttentionBase):
             self._projection(tokens.gather(inputs), tokens), pairs, return_weights
         )
         outputs = tokens.scatter(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
-        self.add_loss(tokens.losses)
+        add_losses(self, tokens.losses)
         return (outputs, weights) if return_weights else outputs
 
     def _attend(

@@ -13,11 +13,12 @@ from keras import ops
 from keras.src.backend import AutocastScope  # Keras exports no way to read weights in another dtype
 
 Tensor = Any
+PolicyMap = keras.dtype_policies.DTypePolicyMap
 
 
 def has_policy_map(layer: keras.layers.Layer) -> bool:
     """Return True if the layer's policy depends on its path."""
-    return isinstance(layer.dtype_policy, keras.dtype_policies.DTypePolicyMap)
+    return isinstance(layer.dtype_policy, PolicyMap)
 
 
 def own_policy(layer: keras.layers.Layer) -> Any:
@@ -47,8 +48,3 @@ def call_tokens(layer: Any, x: Tensor, *args: Any) -> Any:
         return layer.call_tokens(x, *args)
     with AutocastScope(layer.compute_dtype):
         return layer.call_tokens(ops.cast(x, layer.compute_dtype), *args)
-
-
-def in_own_dtype(layer: keras.layers.Layer, x: Tensor) -> Tensor:
-    """Return outputs of a layer in its dtype: with a map, its parts may have another one."""
-    return ops.cast(x, layer.compute_dtype) if has_policy_map(layer) else x

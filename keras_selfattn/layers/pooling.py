@@ -19,7 +19,7 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
-from keras_selfattn.layers.remat import RematInScope
+from keras_selfattn.layers.remat import add_losses, call_in_scope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weight_settings import WeightSettings, checked_setting, serialized_setting
@@ -29,7 +29,7 @@ Tensor = Any
 _KERNEL_SETTINGS = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
 
 
-class PoolingBase(RematInScope):
+class PoolingBase(keras.layers.Layer):
     """`[batch, length, features]` to `[batch, features]`; a subclass gives `_pool`."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -46,6 +46,10 @@ class PoolingBase(RematInScope):
     def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
         real = row_mask(inputs, mask, valid_lens)  # [B, T]
         return self._pool(zero_masked(inputs, real), real)
+
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `keras.RematScope` says in which the layer was made; Keras calls it."""
+        return call_in_scope(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
         """Return None: the pooled vector has no positions left to mask."""
@@ -255,7 +259,7 @@ class AttentionPooling(PoolingBase):
         inputs = zero_masked(inputs, real)
         weights = self._weights(inputs, real)  # [B, R, T]
         if training and self.penalty > 0:
-            self.add_loss(self.penalty * _overlap(weights))
+            add_losses(self, [self.penalty * _overlap(weights)])
         weights = ops.cast(weights, inputs.dtype)
         pooled = ops.matmul(weights, inputs)  # [B, R, D]
         pooled = ops.reshape(pooled, (ops.shape(inputs)[0], self.hops * inputs.shape[2]))

@@ -24,7 +24,7 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.jax import is_dimension
-from keras_selfattn.layers.remat import RematInScope
+from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import checked_setting, seeded, serialized_setting
 
@@ -34,7 +34,7 @@ _TABLE_SETTINGS = ("embeddings_initializer", "embeddings_regularizer", "embeddin
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class SinusoidalPositionEncoding(RematInScope):
+class SinusoidalPositionEncoding(keras.layers.Layer):
     """Adds the sinusoidal encoding of each position to its features. Keeps the mask.
 
     Column 2i is `sin(position / base**(2i / features))`, column 2i + 1 the cosine of the same angle; an odd
@@ -97,6 +97,10 @@ class SinusoidalPositionEncoding(RematInScope):
         encoding = ops.cast(encoding, inputs.dtype)  # [T, D] or [B, T, D]
         return self._dropout(inputs + encoding, training=training)
 
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `keras.RematScope` says in which the layer was made; Keras calls it."""
+        return call_in_scope(self, super().rematerialized_call, layer_call, *args, **kwargs)
+
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
@@ -154,7 +158,7 @@ class SinusoidalPositionEncoding(RematInScope):
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class LearnedPositionEncoding(RematInScope):
+class LearnedPositionEncoding(keras.layers.Layer):
     """Adds a learned vector per position to its features. Keeps the mask.
 
     Args:
@@ -232,6 +236,10 @@ class LearnedPositionEncoding(RematInScope):
         rows = ops.cast(self._rows(inputs), inputs.dtype)  # [T, D]
         return self._dropout(inputs + rows, training=training)
 
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `keras.RematScope` says in which the layer was made; Keras calls it."""
+        return call_in_scope(self, super().rematerialized_call, layer_call, *args, **kwargs)
+
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
@@ -266,7 +274,7 @@ class LearnedPositionEncoding(RematInScope):
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class SinusoidalPositionEncoding2D(RematInScope):
+class SinusoidalPositionEncoding2D(keras.layers.Layer):
     """Adds the sinusoidal encoding of each cell's row and column to its features.
 
     The first half of the features takes the encoding of the row, the second half that of the column, each
@@ -324,6 +332,10 @@ class SinusoidalPositionEncoding2D(RematInScope):
         _, height, width, _ = ops.shape(inputs)
         encoding = ops.cast(self._encoding(height, width), inputs.dtype)  # [R, C, D]
         return self._dropout(inputs + encoding, training=training)
+
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `keras.RematScope` says in which the layer was made; Keras calls it."""
+        return call_in_scope(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)

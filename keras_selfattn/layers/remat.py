@@ -20,6 +20,8 @@ from keras_selfattn.layers.tensorflow.custom_gradients import rematerialised
 
 Tensor = Any
 
+_collected: ContextVar[list[Tensor] | None] = ContextVar("losses of a call that is repeated", default=None)
+
 
 def rematerialise(
     function: Callable[[Tensor], list[Tensor]], inputs: Tensor, seeds: list[SeedDraws]
@@ -56,47 +58,52 @@ def outputs_and_losses(
         tokens.losses = before
 
 
-class RematInScope(keras.layers.Layer):
-    """Base of layers whose `call` is computed again, if the `keras.RematScope` they were made in says so.
+def call_in_scope(
+    layer: Any, of_keras: Callable[..., Callable], layer_call: Callable, *args: Any, **kwargs: Any
+) -> Callable:
+    """Return `layer_call`, or what computes it again for the gradient, as the scope of the layer says.
 
     Keras' own way makes tensors of all arguments on JAX, `training` too, and draws new dropout. Here the
     first argument is the only one of the repeated function, and its draws are held.
+
+    Args:
+        layer: it calls this in its `rematerialized_call`, and gives losses to `add_losses`.
+        of_keras: Keras' own `rematerialized_call`, for scopes that choose activations alone.
+        layer_call: the layer's `call`.
+        args: of the call.
+        kwargs: of the call.
     """
+    if not is_chosen(layer, lambda: layer.compute_output_spec(*args, **kwargs)):
+        return of_keras(layer_call, *args, **kwargs) if _of_activations(layer) else layer_call
 
-    def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
-        """Return `layer_call`, or what computes it again for the gradient; Keras calls it."""
-        if not is_chosen(self, lambda: self.compute_output_spec(*args, **kwargs)):
-            return (
-                super().rematerialized_call(layer_call, *args, **kwargs)
-                if _of_activations(self)
-                else layer_call
-            )
+    def repeated(inputs: Tensor, *others: Any, **options: Any) -> Any:
+        template: Any = None
 
-        def repeated(inputs: Tensor, *others: Any, **options: Any) -> Any:
-            structure: list[Any] = []
+        def outputs(inputs: Tensor) -> list[Tensor]:
+            nonlocal template
+            token = _collected.set([])
+            try:
+                template = layer_call(inputs, *others, **options)
+                return [*keras.tree.flatten(template), *(_collected.get() or [])]
+            finally:
+                _collected.reset(token)
 
-            def outputs(inputs: Tensor) -> list[Tensor]:
-                with _Collected() as losses:
-                    found = layer_call(inputs, *others, **options)
-                structure[:] = [found, len(keras.tree.flatten(found))]
-                return [*keras.tree.flatten(found), *losses]
+        # In inference nothing is drawn.
+        found = rematerialise(outputs, inputs, _draws(layer) if options.get("training") else [])
+        count = len(keras.tree.flatten(template))
+        add_losses(layer, found[count:])
+        return keras.tree.pack_sequence_as(template, found[:count])
 
-            # In inference nothing is drawn.
-            seeds = _draws(self) if options.get("training") else []
-            found = rematerialise(outputs, inputs, seeds)
-            template, count = structure
-            self.add_loss(found[count:])
-            return keras.tree.pack_sequence_as(template, found[:count])
+    return repeated
 
-        return repeated
 
-    def add_loss(self, loss: Any) -> None:
-        """Add losses of a call, outside of what is repeated."""
-        collected = _collected.get()
-        if collected is None:
-            super().add_loss(loss)
-        else:
-            collected.extend(keras.tree.flatten(loss))
+def add_losses(layer: keras.layers.Layer, losses: list[Tensor]) -> None:
+    """Add losses of a call; within one that is repeated they become outputs, and are added outside."""
+    collected = _collected.get()
+    if collected is None:
+        layer.add_loss(losses)
+    else:
+        collected.extend(losses)
 
 
 class NoRemat(keras.layers.Layer):
@@ -135,18 +142,3 @@ def _draws(layer: keras.layers.Layer) -> list[SeedDraws]:
 
 def _of_activations(layer: Any) -> bool:
     return layer._remat_mode is not None and layer._remat_mode.mode == "activations"
-
-
-_collected: ContextVar[list[Tensor] | None] = ContextVar("losses of a call that is repeated", default=None)
-
-
-class _Collected:
-    """The losses that layers add inside the block."""
-
-    def __enter__(self) -> list[Tensor]:
-        losses: list[Tensor] = []
-        self._token = _collected.set(losses)
-        return losses
-
-    def __exit__(self, *_: Any) -> None:
-        _collected.reset(self._token)
