@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.row_containers import as_rows, refuse_table
 from keras_selfattn.written_lists import written_list
 
 _NUMBERS = ("a boolean", "an integer", "a fraction")
@@ -41,12 +42,14 @@ class LabelReader:
 
         Args:
             where: its place, as the beginning of a sentence.
-            label: text, bytes in UTF-8, a number or a boolean; another type is converted by `str`.
+            label: text, bytes in UTF-8, a number or a boolean, or a tensor of one without axes; another type
+                is converted by `str`.
 
         Raises:
             DataError: for a label that is missing, several, an infinite number, invalid in UTF-8, or of
                 another type than an earlier one with which it could be confused.
         """
+        label = _without_tensor(label)
         name, kind = _named(where, label), _kind(label)
         seen = [self._names.setdefault(name, (where, label))]
         if kind in _NUMBERS:
@@ -153,14 +156,25 @@ def label_rows(labels: Any) -> list[Any]:
     """Return labels in any container as a list with the entry of each row."""
     if hasattr(labels, "to_list"):  # a Series, a ragged tensor
         return list(labels.to_list())
+    labels = as_rows(labels)
     if isinstance(labels, list | tuple):
         return list(labels)
+    if not hasattr(labels, "__array__"):
+        refuse_table("The labels", labels)
     array = np.asarray(labels)
     if array.ndim not in (1, 2):
         raise DataError(
             f"The labels must be one a row, or a list of them a row. Received shape {array.shape}."
         )
     return list(array)
+
+
+def _without_tensor(label: Any) -> Any:
+    """Return the value of a tensor without axes, as `datasets` and PyTorch yield it; else the label."""
+    if isinstance(label, str | np.generic) or not hasattr(label, "__array__"):
+        return label
+    array = np.asarray(label)
+    return label if array.ndim else array[()]
 
 
 def _is_list(names: Any) -> bool:

@@ -1,5 +1,6 @@
 """Estimators of one label a row: texts, series, images."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.estimators.base import ModelEstimator, SeriesRows
 from keras_selfattn.models import ImageClassifier, SeriesClassifier, TextClassifier
+from keras_selfattn.row_containers import as_rows
 
 
 class ClassifierEstimator(ClassifierMixin, ModelEstimator):
@@ -86,10 +88,14 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return the share of the rows whose label is predicted, as scikit-learn's classifiers do."""
+        return float(super().score(self._rows(X), as_rows(y), as_rows(sample_weight)))
+
     def _class_weight(self, classes: list[Any], names: list[str]) -> Any:
         """Return the weights by name. A key equals its label as in scikit-learn: 1 equals 1.0 and True."""
         given = self.class_weight
-        if not isinstance(given, dict):
+        if not isinstance(given, Mapping):
             return given
         named = {name: given[label] for label, name in zip(classes, names, strict=True) if label in given}
         # If all classes have weights, cross-validation may have left out the class of a further key.
@@ -216,6 +222,6 @@ class ImageClassifierEstimator(ClassifierEstimator):
 def _checked_labels(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
+    labels = column_or_1d(as_rows(y), warn=True)
     check_classification_targets(labels)
     return labels

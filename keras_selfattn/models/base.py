@@ -6,9 +6,10 @@ from typing import Any, ClassVar, cast
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_selfattn import layers
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_shapes import compiles_each_shape, lengths_allowed
 from keras_selfattn.models.batch_shares import WHOLE, current_share
 from keras_selfattn.models.batch_sources import BatchSource, RawBatch, is_source, raw_source
@@ -18,8 +19,9 @@ from keras_selfattn.models.deferred_compile import check_strategy_scope
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.keras_methods import KerasMethods
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
-from keras_selfattn.models.sample_weights import check_some_weight, row_weights, weighted
+from keras_selfattn.models.sample_weights import check_some_weight, row_weights, weighted, with_classes
 from keras_selfattn.models.source_batches import check_alone, fit_source, read_source, validation_rows
+from keras_selfattn.row_containers import as_rows, refuse_table
 
 Tensor = Any
 
@@ -110,10 +112,11 @@ class RawModel(KerasMethods):
         """
         if self._head is not None:
             raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
-        source = raw_source(x, self._is_raw)
+        source = raw_source(self.given_rows(x), self._is_raw)
         if isinstance(source, BatchSource):
             check_alone(y=y, sample_weight=sample_weight)
-            x, y, sample_weight = read_source(source, None, None)
+            source, y, sample_weight = read_source(source, None, None)
+        x, y = source, as_rows(y)
         kind = self.head_type(y)
         rows = self.read_rows(x, y, sample_weight, kind)
         check_some_weight(rows.weights)
@@ -164,7 +167,7 @@ class RawModel(KerasMethods):
         """
         if not 0 <= validation_split < 1:
             raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
-        x = raw_source(x, self._is_raw)
+        x, y = raw_source(self.given_rows(x), self._is_raw), as_rows(y)
         if isinstance(x, BatchSource):
             check_alone(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             settings = {"class_weight": class_weight, "validation_data": validation_data, "shuffle": shuffle}
@@ -212,7 +215,7 @@ class RawModel(KerasMethods):
         self._check_adapted()
         inputs = self.read_inputs(x)
         if not inputs:
-            return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
+            return self._no_outputs()
         return self.predict_batches(self.batches(Rows(inputs, []), batch_size), **kwargs)
 
     def evaluate(
@@ -238,20 +241,116 @@ class RawModel(KerasMethods):
         if kwargs.get("_use_cached_eval_dataset"):
             # Keras' `fit` asks, with the inputs that `fit` here has made of the validation data.
             return super().evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
+        x, y = self.given_rows(x), as_rows(y)
         if is_source(x):
             check_alone(y=y, sample_weight=sample_weight)
             x, y, sample_weight = self._rows_of_source(x, kwargs)
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
-        rows = self.read_rows(x, self.head.named(y), sample_weight, type(self.head))
+        rows = self.read_batch(RawBatch(x, y, sample_weight))
         check_some_weight(rows.weights)
         self.create_metrics(rows.targets)
         return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
 
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Take one step of training on all rows together; return loss and metrics, as `keras.Model` does.
+
+        It is the step that `fit` takes where these rows are one batch. The model must have learned from rows
+        before (`adapt`): one batch would teach it too few words and labels.
+
+        Args:
+            x: raw rows, or inputs of `keras.Model.train_on_batch`.
+            y: targets, as for `fit`.
+            sample_weight: as for `fit`; with raw rows, all may be 0.
+            class_weight: as for `fit`; with raw rows, both weights are multiplied.
+            return_dict: True returns a dict by name.
+
+        Raises:
+            DataError: before the model has learned from rows; for rows that do not fit it.
+        """
+        x, y = self.given_rows(x), as_rows(y)
+        if not self._is_raw(x):
+            if class_weight is not None and self._head is not None:
+                class_weight = self._head.class_weights(class_weight, [])
+            return super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+        step = self._step(RawBatch(x, y, sample_weight), class_weight, training=True)
+        return super().train_on_batch(*step, return_dict=return_dict)
+
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """Return loss and metrics on all rows together, as `evaluate` does where they are one batch.
+
+        Args:
+            x: raw rows, or inputs of `keras.Model.test_on_batch`.
+            y: targets, as for `fit`.
+            sample_weight: as for `train_on_batch`.
+            return_dict: True returns a dict by name.
+        """
+        x, y = self.given_rows(x), as_rows(y)
+        if not self._is_raw(x):
+            return super().test_on_batch(x, y, sample_weight, return_dict)
+        step = self._step(RawBatch(x, y, sample_weight), None, training=False)
+        return super().test_on_batch(*step, return_dict=return_dict)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Return what `predict` returns for raw rows, or for inputs of `keras.Model.predict_on_batch`."""
+        x = self.given_rows(x)
+        if not self._is_raw(x):
+            return super().predict_on_batch(x)
+        self._check_adapted()
+        inputs = self.read_inputs(x)
+        if not inputs:
+            return self._no_outputs()
+        batches = self.batches(Rows(inputs, []), len(inputs))
+        if self.head.per_position:
+            return self.predict_batches(batches, verbose=0)
+        return _in_order(super().predict_on_batch(batches.whole()[0]), batches.order)
+
+    def _step(self, batch: RawBatch, class_weight: Any, *, training: bool) -> tuple[Any, ...]:
+        """Return the core's inputs, targets and weights of one step for all rows of a batch."""
+        read = self.read_batch(batch)
+        read = with_classes(read, self.head, self.head.class_weights(class_weight, read.targets))
+        self.create_metrics(read.targets)
+        # Spans and hidden tokens differ in each step, and are those of `fit` in the first.
+        seed = int(self.optimizer.iterations) if training and self.compiled else 0
+        return self.batches(read, len(read.inputs), training=training, seed=seed).whole()
+
+    def given_rows(self, x: Any) -> Any:
+        """Return rows in an ordered container as a list or an array; what Keras and sources have, unchanged.
+
+        Raises:
+            DataError: for None, and for a set; for a dict, or a table that is no array, in place of one of
+                its columns.
+        """
+        if is_source(x):
+            return x
+        if x is None:
+            raise DataError(f"{self.rows_are} are needed. Received None; give a list, which may be empty.")
+        if getattr(x, "dtype", None) == tf.string and hasattr(x, "row_splits"):
+            return x.to_list()  # a ragged tensor, as in a source
+        x = as_rows(x)
+        known = () if self._head is None else [each.name for each in self._core.inputs]
+        of_keras = isinstance(x, Mapping) and set(x) <= set(known)
+        if not of_keras and not hasattr(x, "__array__"):
+            refuse_table(self.rows_are, x)
+        return x
+
+    def _no_outputs(self) -> Any:
+        """Return what `predict` returns for no rows."""
+        return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
+
     def _rows_of_source(self, x: Any, kwargs: dict[str, Any]) -> RawBatch:
         """Return the rows of a source of raw batches, removing `steps`; else `x` as Keras can read it."""
-        source = raw_source(x, self._is_raw)
+        source = raw_source(self.given_rows(x), self._is_raw)
         if not isinstance(source, BatchSource):
             return RawBatch(source)
         self._check_adapted()
@@ -325,6 +424,11 @@ class RawModel(KerasMethods):
         check_columns(self.rows_are, rows)
         return rows
 
+    def read_batch(self, batch: RawBatch) -> Rows:
+        """Return checked rows for a model that has learned; targets may be indices of its classes."""
+        head = self.head
+        return self.read_rows(batch.inputs, head.named(batch.targets), batch.weights, type(head))
+
     def batches(
         self,
         rows: Rows,
@@ -352,10 +456,7 @@ class RawModel(KerasMethods):
         """Return the outputs of preprocessed rows, in their order, like `predict`."""
         if self.head.per_position:
             return self._predicted_positions(batches, **kwargs)
-        found = super().predict(batches.dataset(), **kwargs)[: len(batches.order)]
-        in_order = np.empty_like(found)
-        in_order[batches.order] = found
-        return in_order
+        return _in_order(super().predict(batches.dataset(), **kwargs), batches.order)
 
     def _predicted_positions(
         self, batches: LengthSortedBatches, verbose: str | int = "auto", callbacks: Any = None
@@ -369,9 +470,17 @@ class RawModel(KerasMethods):
         told.on_predict_begin()
         for step, (features,) in enumerate(batches):
             told.on_predict_batch_begin(step)
-            outputs = np.asarray(self.predict_on_batch(features))
+            outputs = np.asarray(super().predict_on_batch(features))
             told.on_predict_batch_end(step, {"outputs": outputs})
             for row, place in zip(outputs, places, strict=False):  # the last rows may be copies
                 found[place] = row[: batches.lengths[place]]
         told.on_predict_end()
         return found
+
+
+def _in_order(outputs: Any, order: np.ndarray) -> np.ndarray:
+    """Return outputs in the order of the rows, whose places `order` has; what follows them are copies."""
+    found = np.asarray(outputs)[: len(order)]
+    in_order = np.empty_like(found)
+    in_order[order] = found
+    return in_order

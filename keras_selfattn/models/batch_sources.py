@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.row_containers import as_rows
 
 
 class RawBatch(NamedTuple):
@@ -61,7 +62,8 @@ class BatchSource:
             dtype = getattr(spec, "dtype", None)
             if dtype is None:
                 return spec
-            return np.empty(0, object if dtype == tf.string else dtype.as_numpy_dtype)
+            # With a row: an array without any is raw rows of each kind.
+            return np.empty(1, object if dtype == tf.string else dtype.as_numpy_dtype)
         return next(self.batches()).inputs
 
     def keep(self, steps: int | None) -> None:
@@ -219,12 +221,12 @@ def _as_batch(name: str, number: int, batch: Any) -> RawBatch:
 
 
 def _plain(values: Any) -> Any:
-    """Return tensors as arrays, ragged ones as lists, and anything else unchanged."""
+    """Return tensors as arrays, ragged ones as lists, and anything else as `as_rows` does."""
     if hasattr(values, "to_list") and hasattr(values, "row_splits"):
         return values.to_list()
     if hasattr(values, "detach"):  # of PyTorch
         return values.detach().cpu().numpy()
-    return np.asarray(values) if tf.is_tensor(values) else values
+    return np.asarray(values) if tf.is_tensor(values) else as_rows(values)
 
 
 def _rows_of(values: Any) -> Any:

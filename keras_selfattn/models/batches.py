@@ -128,12 +128,21 @@ class LengthSortedBatches:
         fills = self._few is not None and self._targets is None
         for drawn in self._chosen():
             chosen = self._filled(drawn) if fills else drawn
-            rows: Any = self.padded_rows(chosen)
-            if self._side_inputs is not None:
-                rows = (rows, self._side_inputs[chosen])
             # Drawn and padded as a whole, so that all processes go on alike.
+            batch = self._batch(chosen)
             if self._share.divisible(len(chosen)):
-                yield self._share.of((rows, *self._columns(chosen)))
+                yield self._share.of(batch)
+
+    def whole(self) -> tuple[Any, ...]:
+        """Return all rows as one batch in the order of `order`, however much memory its length needs."""
+        return self._share.of(self._batch(self.order))
+
+    def _batch(self, chosen: np.ndarray) -> tuple[Any, ...]:
+        """Return the batch of the rows at the chosen places."""
+        rows: Any = self.padded_rows(chosen)
+        if self._side_inputs is not None:
+            rows = (rows, self._side_inputs[chosen])
+        return (rows, *self._columns(chosen))
 
     def padded_rows(self, chosen: np.ndarray) -> np.ndarray:
         """Return the rows at the chosen places, padded, without other inputs."""

@@ -5,7 +5,7 @@ Axes: B (batch), T (positions), D (features), C (classes).
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import keras
@@ -211,7 +211,7 @@ class ClassHead(Head):
     def class_weights(self, asked: Any, targets: Sequence[str]) -> dict[int, float] | None:
         if asked is None:
             return None
-        if isinstance(asked, dict):
+        if isinstance(asked, Mapping):
             # A class without a weight counts as 1, as in Keras, which refuses it in some kinds of data.
             return dict.fromkeys(range(len(self.labels)), 1.0) | _weights_by_place(asked, self.labels)
         if isinstance(asked, str) and asked == "balanced" and targets:
@@ -293,7 +293,7 @@ def checked_labels(labels: Any) -> list[str]:
     return names
 
 
-def _weights_by_place(asked: dict[Any, Any], labels: Sequence[str]) -> dict[int, float]:
+def _weights_by_place(asked: Mapping[Any, Any], labels: Sequence[str]) -> dict[int, float]:
     """Return weights by the index of the class."""
     found = by_place("class_weight", asked, labels)
     for place, weight in found.items():

@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import is_missing
+from keras_selfattn.row_containers import as_rows, refuse_table
 from keras_selfattn.user_warnings import warn_user
 
 # Of rows, float32 `[rows]`, or of the positions of each row, float32 `[T]`.
@@ -39,7 +40,7 @@ class Rows(NamedTuple):
 def check_columns(what: str, rows: Rows) -> None:
     """Raise DataError for no rows, or columns of unequal length; `what` names the inputs, in the plural."""
     if not rows.inputs:
-        raise DataError("There are no rows. Give at least two, of two classes.")
+        raise DataError("There are no rows. Give at least one.")
     for name, column in (("labels", rows.targets), ("sample weights", rows.weights)):
         if column is not None and len(column) != len(rows.inputs):
             raise DataError(
@@ -54,12 +55,12 @@ def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
 
 
 def are_texts(x: Any) -> bool:
-    """Return True if `x` is a list, array, Series or eager tensor of rows, not ids, tensors or a data set."""
+    """Return True if `x` is a list, array, column or eager tensor of rows, not ids, tensors or a data set."""
     if isinstance(x, str | bytes):
         raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
     if isinstance(x, list | tuple):
         return not (x and all(map(_is_numeric_tensor, x)))
-    return hasattr(x, "__array__") and np.asarray(x).dtype.kind in "OUST"
+    return _is_array_of_texts(x)
 
 
 def as_texts(x: Any) -> list[str]:
@@ -72,12 +73,10 @@ def as_texts(x: Any) -> list[str]:
 
 
 def are_token_lists(x: Any) -> bool:
-    """Return True if `x` is a list, array or Series of rows of strings, not features or a data set."""
+    """Return True if `x` is a list, array or column of rows of strings, not features or a data set."""
     if isinstance(x, str | bytes):
         raise DataError("Rows come as a list of lists of tokens. Received one string.")
-    if isinstance(x, list | tuple):
-        return True
-    return hasattr(x, "__array__") and np.asarray(x).dtype.kind in "OUST"
+    return isinstance(x, list | tuple) or _is_array_of_texts(x)
 
 
 def as_token_lists(x: Any) -> list[list[str]]:
@@ -88,6 +87,7 @@ def as_token_lists(x: Any) -> list[list[str]]:
     Raises:
         DataError: for a row that is not a list of tokens, with its number.
     """
+    x = as_rows(x)
     rows = x if isinstance(x, list | tuple) else list(np.asarray(x))
     return [_as_tokens(row, _without_padding(tokens)) for row, tokens in enumerate(rows)]
 
@@ -96,12 +96,22 @@ def as_column(what: str, values: Any) -> list[Any]:
     """Return a column in any container as a list.
 
     Raises:
-        DataError: for an array of other than one axis.
+        DataError: for a table, or an array of other than one axis.
     """
+    values = as_rows(values)
+    refuse_table(f"The {what}", values)
     array = values if isinstance(values, list | tuple) else np.asarray(values)
     if not isinstance(array, list | tuple) and array.ndim != 1:
         raise DataError(f"The {what} must have one axis. Received shape {array.shape}.")
     return list(array)
+
+
+def _is_array_of_texts(x: Any) -> bool:
+    """Return True for an array of strings or objects; or of no rows, as NumPy makes of an empty list."""
+    if not hasattr(x, "__array__"):
+        return False
+    array = np.asarray(x)
+    return array.dtype.kind in "OUST" or array.shape == (0,)
 
 
 def _is_numeric_tensor(x: Any) -> bool:

@@ -13,6 +13,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import without_column
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows, Weights
+from keras_selfattn.row_containers import as_rows, columns_of
 
 Tensor = Any
 
@@ -27,7 +28,7 @@ def row_weights(weights: Any) -> np.ndarray | None:
     if weights is None:
         return None
     try:
-        found = without_column(np.asarray(weights, dtype="float32"))
+        found = without_column(np.asarray(as_rows(weights), dtype="float32"))
     except (TypeError, ValueError) as error:
         raise DataError(
             "Sample weights are one number a row; those of classes are `class_weight`. "
@@ -54,11 +55,14 @@ def position_weights(weights: Any) -> Weights | None:
         >>> position_weights([1.0, 2.0]).tolist(), [row.tolist() for row in position_weights([[1, 0], [2]])]
         ([1.0, 2.0], [[1.0, 0.0], [2.0]])
     """
-    if weights is None or isinstance(weights, dict | str | bytes):
-        return row_weights(weights)
-    rows = list(weights)
+    weights = as_rows(weights)
+    if hasattr(weights, "__array__"):  # a table of numbers, too, which would yield its columns' names
+        weights = np.asarray(weights)
+    if isinstance(weights, str | bytes) or columns_of(weights) or not np.iterable(weights):
+        return row_weights(weights)  # None, or an error
+    rows = list(map(as_rows, weights))
     if all(np.ndim(row) == 0 or np.shape(row) == (1,) for row in rows):
-        return row_weights(weights)
+        return row_weights(rows)
     return [_token_weights(number, row) for number, row in enumerate(rows)]
 
 
@@ -97,15 +101,15 @@ def weighted(rows: Rows, head: Head, class_weight: Any) -> Rows:
         ConfigError: for weights of classes that the head does not take.
         DataError: if all resulting weights are 0.
     """
-    by_place = head.class_weights(class_weight, rows.targets)
-    if by_place is not None:
-        rows = with_classes(rows, head, by_place)
+    rows = with_classes(rows, head, head.class_weights(class_weight, rows.targets))
     check_some_weight(rows.weights)
     return rows
 
 
-def with_classes(rows: Rows, head: Head, by_place: dict[int, float]) -> Rows:
-    """Return rows with their weights multiplied by those of their classes, by index."""
+def with_classes(rows: Rows, head: Head, by_place: dict[int, float] | None) -> Rows:
+    """Return rows with their weights multiplied by those of their classes by index, if there are any."""
+    if by_place is None:
+        return rows
     of_classes = weights_of(rows.targets, head, by_place)
     given = rows.weights_of_rows
     return rows._replace(weights=of_classes if given is None else of_classes * given)

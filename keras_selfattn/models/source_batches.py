@@ -13,6 +13,7 @@ from keras_selfattn.models.batch_sources import BatchSource, RawBatch, raw_sourc
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.sample_weights import check_some_weight, weighted, with_classes
+from keras_selfattn.row_containers import as_rows
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -54,9 +55,7 @@ class SourceBatches:
 
     def rows(self, batch: RawBatch) -> Rows:
         """Return the rows of a batch, read as the model reads them, with the weights of their classes."""
-        head = self._model.head
-        rows = self._model.read_rows(batch.inputs, head.named(batch.targets), batch.weights, type(head))
-        return rows if self._by_place is None else with_classes(rows, head, self._by_place)
+        return with_classes(self._model.read_batch(batch), self._model.head, self._by_place)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         random = np.random.default_rng([self._seed, self._epoch])
@@ -158,7 +157,9 @@ def validation_rows(model: "RawModel", given: Any, head: Head, kwargs: dict[str,
     Raises:
         DataError: for raw rows that do not fit the head.
     """
-    if isinstance(given, tuple | list) and (not given or model._is_raw(given[0])):
+    if isinstance(given, tuple | list):
+        given = (*map(model.given_rows, given[:1]), *map(as_rows, given[1:]))
+    if isinstance(given, tuple) and (not given or model._is_raw(given[0])):
         if len(given) not in (2, 3):
             raise DataError(
                 f"`validation_data` must be rows, targets and, if any, weights. It has {len(given)}."

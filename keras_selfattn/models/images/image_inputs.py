@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.row_containers import as_rows
 
 Tensor = Any
 
@@ -29,9 +30,10 @@ def as_images(x: Any) -> list[np.ndarray]:
         DataError: for an image of another shape, without a pixel, or with pixels that are not finite numbers;
             it names the row.
     """
+    x = as_rows(x)
     if not isinstance(x, list | tuple):
         x = np.asarray(x)
-        if x.dtype != object and x.ndim not in (3, 4):
+        if x.dtype != object and x.ndim not in (3, 4) and x.shape != (0,):
             raise DataError(
                 "Images come as [rows, height, width] or [rows, height, width, channels]. Received shape "
                 f"{x.shape}; wrap a single image in a list: [image]."

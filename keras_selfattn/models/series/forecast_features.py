@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.errors import DataError
 from keras_selfattn.models.batch_shapes import compiled, lengths_allowed
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.series.frame_layers import last_values, real_frames
@@ -175,7 +176,13 @@ class NaiveForecast(keras.layers.Layer):
 
 
 def batched(function: Callable, rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Apply a function of padded rows `[B, T, F]` to rows `[T, F]`, and return the results in their order."""
+    """Apply a function of padded rows `[B, T, F]` to rows `[T, F]`, and return the results in their order.
+
+    Raises:
+        DataError: for no rows.
+    """
+    if not rows:
+        raise DataError("There are no rows. Give at least one.")
     batches = LengthSortedBatches(rows, batch_size=_BATCH, window=_WINDOW, lengths=lengths_allowed())
     function = compiled(function)
     found = np.concatenate([np.asarray(function(values)) for (values,) in batches])[: len(rows)]

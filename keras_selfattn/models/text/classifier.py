@@ -134,7 +134,7 @@ class TextClassifier(WordModel, Classifier):
         core = self.core
         if _is_string(inputs):
             return core(self.beside_wide(self.tokenizer.padded(inputs), inputs), training=training)
-        whole = self.wide is None or isinstance(inputs, list | tuple)
+        whole = self.wide is None or isinstance(inputs, list | tuple | dict)
         return core(inputs if whole else self.beside_wide(inputs), training=training)
 
     def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:

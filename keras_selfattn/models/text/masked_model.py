@@ -136,6 +136,7 @@ class MaskedTokenModel(RawModel):
             batch_size: rows in a step.
             kwargs: as in `keras.Model.predict`.
         """
+        x = self.given_rows(x)
         if not self._is_raw(x):
             return super().predict(x, batch_size, **kwargs)
         self._check_adapted()
@@ -154,6 +155,11 @@ class MaskedTokenModel(RawModel):
         for row, probabilities in zip(batches.order, of_rows, strict=True):
             found[row] = probabilities
         return found
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Return what `predict` returns for texts; or for inputs of `keras.Model`, logits."""
+        x = self.given_rows(x)
+        return self.predict(x, max(1, len(x)), verbose=0) if self._is_raw(x) else super().predict_on_batch(x)
 
     def guesses(self, x: Any, count: int = 5) -> list[list[list[str]]]:
         """Return the most likely tokens for each `[mask]` of each text, the most likely first.

@@ -170,34 +170,40 @@ class MaskedBatches(LengthSortedBatches):
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
-            if self._hidden is None:
-                rows, places, ids = hide([self._rows[row] for row in chosen], self._masking, self._draws)
-            else:
-                rows, places, ids = ([column[row] for row in chosen] for column in self._hidden)
-            seen = padded(rows, self._least_shape(chosen))  # [B, T] or [B, T, K]
-            starts = np.repeat(np.arange(len(rows)) * seen.shape[1], [len(each) for each in places])
-            where, ids = (np.concatenate(places) + starts).astype(np.int32), np.concatenate(ids)
-            if self._few is None:
-                yield (where, seen), ids
-                continue
-            room = self._places(chosen)
-            where, known = (np.pad(each, (0, room - len(ids))) for each in (where, ids))
-            yield (where, seen), known, (np.arange(room) < len(ids)) * self._weight(room, len(ids))
+            *batch, weight = self._hiding(chosen)
+            if self._hidden is not None:
+                # Keras' loss of an epoch weights each batch by its places. Where the same tokens are hidden
+                # each time, one weight for all batches corrects this.
+                weight = len(self.real) / max(1, len(self.ids))
+            yield self._weighted(*batch, weight)
+
+    def whole(self) -> tuple[Any, ...]:
+        return self._weighted(*self._hiding(self.order))
+
+    def _hiding(self, chosen: np.ndarray) -> tuple[Any, np.ndarray, int, float]:
+        """Return inputs and ids of a batch, the number of its ids that are real, and the weight of each."""
+        if self._hidden is None:
+            rows, places, ids = hide([self._rows[row] for row in chosen], self._masking, self._draws)
+        else:
+            rows, places, ids = ([column[row] for row in chosen] for column in self._hidden)
+        seen = padded(rows, self._least_shape(chosen))  # [B, T] or [B, T, K]
+        starts = np.repeat(np.arange(len(rows)) * seen.shape[1], [len(each) for each in places])
+        where, ids = (np.concatenate(places) + starts).astype(np.int32), np.concatenate(ids)
+        real = len(ids)
+        room = real if self._few is None else self._places(chosen)
+        where, ids = (np.pad(each, (0, room - real)) for each in (where, ids))
+        return (where, seen), ids, real, room / max(1, real)  # Keras divides by the places
+
+    def _weighted(self, inputs: Any, ids: np.ndarray, real: int, weight: float) -> tuple[Any, ...]:
+        """Return a batch in Keras' form, with weights if places fill it."""
+        if self._few is None:
+            return inputs, ids
+        return inputs, ids, (np.arange(len(ids)) < real) * np.float32(weight)
 
     def _places(self, chosen: np.ndarray) -> int:
         """Return the number of places of a batch of few lengths."""
         fit = self.lengths <= self._least_shape(chosen)[0]
         return max(1, len(chosen) * int(self._counts[fit].max()))
-
-    def _weight(self, places: int, hidden: int) -> np.float32:
-        """Return the weight of each hidden token of a batch, for Keras, which divides by the places.
-
-        Keras' loss of an epoch weights each batch by its places, too. Where the same tokens are hidden each
-        time, one weight for all batches corrects this.
-        """
-        if self._hidden is not None:
-            return np.float32(len(self.real) / max(1, len(self.ids)))
-        return np.float32(places / max(1, hidden))
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""

@@ -22,6 +22,7 @@ from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.word_model import WordModel
+from keras_selfattn.row_containers import as_rows
 
 Tensor = Any
 
@@ -130,6 +131,7 @@ class TokenClassifier(WordModel):
         return PositionHead
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        x, y, weights = map(_as_column, (x, y, weights))
         inputs = self.read_inputs(x)
         weights = position_weights(_without_padding(x, inputs, weights))
         rows = super().read_rows(inputs, _without_padding(x, inputs, y), None, kind)._replace(weights=weights)
@@ -153,9 +155,15 @@ class TokenClassifier(WordModel):
         return keras.Model(features, head.outputs(x), name="core")
 
 
+def _as_column(values: Any) -> Any:
+    """Return rows, labels or weights as a list or an array, whose rows can be counted and read twice."""
+    values = as_rows(values)
+    return np.asarray(values) if hasattr(values, "__array__") else values
+
+
 def _without_padding(x: Any, inputs: Sequence[Sequence[str]], values: Any) -> Any:
     """Return labels or weights of padded rows, arrays, as far as the rows have tokens; others unchanged."""
-    if not hasattr(values, "__len__") or len(inputs) != len(values):
+    if not isinstance(values, list | tuple | np.ndarray) or len(inputs) != len(values):
         return values
     return [
         given[: len(tokens)] if isinstance(row, np.ndarray) and np.shape(given)[:1] == row.shape else given

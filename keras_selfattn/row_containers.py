@@ -1,0 +1,71 @@
+"""Rows, labels and weights in any ordered container of Python or of a library of tables: one rule for all."""
+
+from collections.abc import ItemsView, KeysView, Mapping, Sequence, Set, ValuesView
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+
+_SCALARS = (str, bytes, memoryview)
+_VIEWS = (KeysView, ValuesView, ItemsView)
+_SHOWN = 10
+
+
+def as_rows(values: Any) -> Any:
+    """Return the rows of an ordered container as a list or an array; anything else unchanged.
+
+    A list, a tuple and an array are returned as they are. Other sequences (a `deque`, a column of Hugging
+    Face `datasets`, which is read from its file when it is asked) and views of a dict become lists; columns
+    of pandas, Polars and Arrow become arrays. A text, tables, tensors, data sets and generators are not read
+    here.
+
+    Args:
+        values: the container.
+
+    Raises:
+        DataError: for a set, which has no order.
+
+    Example:
+
+        >>> as_rows({"first": "a", "second": "b"}.values()), as_rows(range(3)), as_rows("ab")
+        (['a', 'b'], [0, 1, 2], 'ab')
+    """
+    if values is None or isinstance(values, (list, tuple, np.ndarray, *_SCALARS)):
+        return values
+    if isinstance(values, (Sequence, *_VIEWS)):
+        return list(values)
+    if isinstance(values, Set):
+        raise DataError(
+            f"A {type(values).__name__} has no order, so its rows fit no labels or answers. Give a list: "
+            f"`sorted(rows)`. Received {values!r:.80}."
+        )
+    # Arrow's columns yield scalars of their own type, which no reader of rows knows.
+    return np.asarray(values) if hasattr(values, "to_numpy") and not columns_of(values) else values
+
+
+def columns_of(values: Any) -> list[Any]:
+    """Return the names of the columns of a table; none of anything else.
+
+    A table is a dict of columns, or one of pandas, Polars, Arrow or Hugging Face `datasets`.
+
+    Example:
+
+        >>> columns_of({"text": ["good"], "label": [1]}), columns_of(["good"])
+        (['text', 'label'], [])
+    """
+    if isinstance(values, Mapping):
+        return list(values)
+    names = getattr(values, "column_names", None)
+    return list(getattr(values, "columns", ()) if names is None else names)
+
+
+def refuse_table(what: str, values: Any) -> None:
+    """Raise DataError for a table in place of one of its columns; `what` begins the sentence."""
+    names = columns_of(values)
+    if names:
+        more = ", …" if len(names) > _SHOWN else ""
+        raise DataError(
+            f"{what} came as a table of the columns {', '.join(map(repr, names[:_SHOWN]))}{more} "
+            f"({type(values).__name__}). Give one column, such as rows[{names[0]!r}]."
+        )
