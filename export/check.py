@@ -134,7 +134,7 @@ def _wrong_numbers(case: dict[str, Any], found: Arrays) -> Wrong:
 
 def _wrong_values(name: str, wanted: np.ndarray, value: np.ndarray, case: dict[str, Any]) -> np.ndarray:
     if wanted.dtype.kind == "f":
-        return ~(_apart(wanted, value) <= case["tolerance"])  # NaN is no match either
+        return ~(_apart(wanted, value) <= case["tolerance"])
     different = np.asarray(wanted != value)
     probabilities = case["outputs"].get("probabilities")
     if name == "label" and probabilities is not None and probabilities.shape[:-1] == wanted.shape:
@@ -146,7 +146,10 @@ def _wrong_values(name: str, wanted: np.ndarray, value: np.ndarray, case: dict[s
 
 
 def _apart(first: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.abs(other.astype("float64") - first) / np.maximum(1, np.abs(first))
+    """Return relative distances: 0 from NaN to NaN and between equal infinities, else none that is finite."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(other.astype("float64") - first) / np.maximum(1, np.abs(first))
+    return np.where((first == other) | (np.isnan(first) & np.isnan(other)), 0.0, apart)
 
 
 def _in_both(first: Wrong, second: Wrong) -> Wrong:

@@ -86,10 +86,14 @@ def tried(check: Callable[[list[Case]], dict[str, Any]], cases: list[Case], ask:
 
 def _same(cases: Sequence[Case], others: Sequence[Case]) -> bool:
     return all(
-        np.array_equal(first.outputs[name], other.outputs[name])
+        _equal(first.outputs[name], other.outputs[name])
         for first, other in zip(cases, others, strict=True)
         for name in first.outputs
     )
+
+
+def _equal(first: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(first, other, equal_nan=first.dtype.kind == "f")
 
 
 def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
@@ -187,9 +191,13 @@ def _check_probabilities(case: Case) -> None:
 
 
 def check_sums(found: np.ndarray) -> None:
-    """Raise ExportError if rows of probabilities `[..., C]` do not sum to 1; rows of zeros are masked."""
+    """Raise ExportError if rows of probabilities `[..., C]` do not sum to 1.
+
+    Rows of zeros are masked. Rows with NaN, of a model that answers some inputs with it, are no probabilities
+    or logits.
+    """
     sums = found.sum(axis=-1)
-    sums = sums[sums != 0]  # masked positions
+    sums = sums[(sums != 0) & ~np.isnan(sums)]
     wrong = sums[~(np.abs(sums - 1) <= _SUM_ERROR)]
     if wrong.size or (found < 0).any():
         raise ExportError(

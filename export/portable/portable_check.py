@@ -87,11 +87,17 @@ def _difference(wanted: Arrays, found: Arrays, tolerance: float) -> str | None:
     for name, value in wanted.items():
         if found[name].shape != value.shape:
             return f"{name} has shape {found[name].shape} instead of {value.shape}"
-        apart = np.abs(found[name].astype("float64") - value) / np.maximum(1, np.abs(value))
-        worst = float(apart.max(initial=0.0))
-        if not worst <= tolerance:  # NaN is no match either
+        worst = float(_apart(value, found[name]).max(initial=0.0))
+        if not worst <= tolerance:
             return f"{name} differs from the model's by {worst:.2g} (allowed: {tolerance:.0e})"
     return None
+
+
+def _apart(first: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return relative distances: 0 from NaN to NaN and between equal infinities, as in `check.py`."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(other.astype("float64") - first) / np.maximum(1, np.abs(first))
+    return np.where((first == other) | (np.isnan(first) & np.isnan(other)), 0.0, apart)
 
 
 def _milliseconds(run: Run, inputs: Arrays) -> float:

@@ -27,6 +27,8 @@ from keras_selfattn.export import (
     saved_model,
     versions,
 )
+from keras_selfattn.export.portable import portable_check
+from keras_selfattn.export.trial import check_sums
 
 # Exports again and again. The check, which only reads, is left out, to come to the writing more often.
 EXPORTER = """
@@ -335,6 +337,7 @@ def changed(**outputs):
         (changed(score=[0.5, 0.7 + 6e-8]), None),
         (changed(score=[0.5, 0.701]), "score differs from the model's by 0.001 (allowed: 1e-05)"),
         (changed(score=[0.5, np.nan]), "score differs from the model's by nan (allowed: 1e-05)"),
+        (changed(score=[0.5, np.inf]), "score differs from the model's by inf (allowed: 1e-05)"),
         (changed(label=[b"a", b"c"]), "label differs from the model's"),
         (changed(score=[0.5]), "score has shape (1,) instead of (2,)"),
         (changed(more=[1]), "the outputs are ['label', 'more', 'score'] instead of ['label', 'score']"),
@@ -342,6 +345,50 @@ def changed(**outputs):
 )
 def test_a_wrong_answer_is_named(answer, reason):
     assert checked_case(lambda _: answer, _RIGHT) == reason
+
+
+_NO_NUMBERS = np.float32([np.nan, np.inf, -np.inf, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([np.nan, np.inf, -np.inf, 1.0], None),
+        ([0.0, np.inf, -np.inf, 1.0], "nan"),
+        ([np.nan, -np.inf, -np.inf, 1.0], "nan"),
+        ([np.nan, np.inf, 3e38, 1.0], "nan"),
+        ([np.nan, np.nan, -np.inf, 1.0], "nan"),
+        ([np.nan, np.inf, -np.inf, np.nan], "nan"),
+        ([np.nan, np.inf, -np.inf, np.inf], "inf"),
+        ([np.nan, np.inf, -np.inf, 1.5], "0.5"),
+    ],
+)
+def test_nan_and_infinity_are_right_where_the_model_has_them_and_only_there(answer, said):
+    """In a SavedModel and in a portable file. A distance of NaN is no match."""
+    found, wanted = np.float32(answer), {"score": _NO_NUMBERS}
+    for allowed, reason in (
+        ("1e-05", checked_case(lambda _: {"score": found}, wanted)),
+        ("1e-05", portable_check._difference(wanted, {"score": found}, 1e-5)),
+    ):
+        assert reason == (said and f"score differs from the model's by {said} (allowed: {allowed})")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_model_that_answers_nan_is_exported(tmp_path):
+    """Such as a logarithm of what is negative: the served graph answers as the model does."""
+    inputs = keras.Input((2,), name="values")
+    model = keras.Model(inputs, keras.ops.log(inputs))
+    samples = {"values": np.float32([[-1.0, 1.0], [0.0, np.inf]])}
+    folder = export_saved_model(model, tmp_path, samples=samples)
+    answer = tf.saved_model.load(str(folder)).signatures["serving_default"](values=samples["values"])
+    np.testing.assert_array_equal(next(iter(answer.values())), model(samples["values"]))
+
+
+def test_rows_of_nan_are_no_reason_to_miss_a_softmax():
+    check_sums(np.float32([[np.nan, np.nan], [0.25, 0.75]]))
+    with pytest.raises(ExportError, match="rows that sum up to 3"):
+        check_sums(np.float32([[np.nan, np.nan], [1.0, 2.0]]))
 
 
 @pytest.mark.parametrize(

@@ -170,12 +170,12 @@ class MaskedBatches(LengthSortedBatches):
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
-            *batch, weight = self._hiding(chosen)
+            inputs, ids, real, weight = self._hiding(chosen)
             if self._hidden is not None:
                 # Keras' loss of an epoch weights each batch by its places. Where the same tokens are hidden
                 # each time, one weight for all batches corrects this.
                 weight = len(self.real) / max(1, len(self.ids))
-            yield self._weighted(*batch, weight)
+            yield self._weighted(inputs, ids, real, weight)
 
     def whole(self) -> tuple[Any, ...]:
         return self._weighted(*self._hiding(self.order))
