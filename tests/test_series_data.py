@@ -232,3 +232,28 @@ def test_labels_that_nobody_asks_for_are_not_checked(tmp_path):
 def test_arrays_that_nobody_asks_for_are_not_read(tmp_path):
     file = stored(tmp_path, x=np.zeros((2, 3)), y=np.zeros(2), notes=np.array([{}], object))
     assert len(read_regression(file)) == 2
+
+
+@pytest.mark.parametrize(
+    "values", [["load", "wind"], ("load", "wind"), np.array(["load", "wind"]), "load,wind"]
+)
+def test_columns_of_values_come_in_a_list_or_in_a_text(tmp_path, values):
+    file = tmp_path / "rows.csv"
+    file.write_text("load,other,wind\n1,9,2\n3,9,4\n")
+    assert [series.tolist() for series in read_long_series(file, values=values)] == [[[1.0, 2.0], [3.0, 4.0]]]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([], "`values` has no column"),
+        (["load", 3], r"must be names of columns, in a list.* Received \['load', 3\]"),
+        ({"load"}, "A set has no order"),
+        (7, "must be names of columns"),
+    ],
+)
+def test_values_that_name_no_columns_are_refused(tmp_path, values, said):
+    file = tmp_path / "rows.csv"
+    file.write_text("load,other\n1,9\n")
+    with pytest.raises((ConfigError, DataError), match=said):
+        read_long_series(file, values=values)

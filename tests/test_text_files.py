@@ -60,7 +60,9 @@ def test_a_table_that_is_no_table_of_labelled_texts_is_refused(tmp_path, columns
 def test_a_table_that_is_not_whole_is_refused(tmp_path, ending):
     file = table(tmp_path, ending, COLUMNS)
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(DataError, match=f"is not a whole {ending} file"):
+    with pytest.raises(
+        DataError, match=f"is not a whole {'Parquet' if ending == '.parquet' else ending} file"
+    ):
         read_table(file)
     with pytest.raises(DataError, match="There is no file"):
         read_table(tmp_path / f"absent{ending}")

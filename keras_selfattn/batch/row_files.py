@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from keras_selfattn.data.arrow_tables import Feature, class_features, named_classes
+from keras_selfattn.data.arrow_values import held_values, plain_views, unreadable
 from keras_selfattn.data.records import Place, columns_of, iter_rows
 from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.errors import ConfigError, DataError
@@ -53,8 +54,8 @@ class Window:
         return Window(self.lines[: len(table)], records, [*end], end[0], self.problems, table)
 
     def problem(self, row: int) -> str:
-        """Return why a row cannot be read by name, or "": a class of Parquet that has none."""
-        return self.records.problems.get(row, "") if isinstance(self.records, _Records) else ""
+        """Return why a row of Parquet cannot be read, or "": a class has no name, Python no such value."""
+        return self.records.problem(row) if isinstance(self.records, _Records) else ""
 
 
 class RowFile(Protocol):
@@ -126,10 +127,11 @@ class _Parquet:
         self._path = path
         try:
             self._file = parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+            schema = self._file.schema_arrow  # reads the types
         except (OSError, arrow().ArrowException) as error:
             raise self._broken(error) from error
-        self._features = class_features(path, self._file.schema_arrow)
-        self.columns = self._file.schema_arrow.names
+        self._features = class_features(path, schema)
+        self.columns = schema.names
         twice = [name for name in self.columns if self.columns.count(name) > 1]
         if twice:
             raise DataError(f"{path} has two columns named {twice[0]!r}. Rename one.")
@@ -147,7 +149,7 @@ class _Parquet:
         try:
             batches = self._file.iter_batches(self._rows, row_groups=range(group, len(self._ends)))
             for batch in batches:
-                rest = batch.slice(min(skipped, len(batch)))
+                rest = plain_views(batch.slice(min(skipped, len(batch))))
                 skipped -= len(batch) - len(rest)
                 if len(rest):
                     lines = list(range(row + 1, row + len(rest) + 1))
@@ -163,11 +165,7 @@ class _Parquet:
             yield [row]
 
     def _broken(self, error: Exception) -> DataError:
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else "no reason"
-        return DataError(
-            f"{self._path} is not a whole Parquet file: {reason}. Write or copy it again, and run the "
-            "command again."
-        )
+        return unreadable(self._path, error, ", and run the command again")
 
 
 class _Records(Sequence):
@@ -180,18 +178,19 @@ class _Records(Sequence):
 
     def __init__(self, batch: Any, features: Mapping[str, Feature]) -> None:
         self._batch, self.features = batch, features
+        self._columns: dict[str, list[Any]] = {}
+        self._refused: dict[int, str] = {}
 
-    @functools.cached_property
-    def problems(self) -> dict[int, str]:
-        """The reasons of the rows with a class that has no name, by place."""
-        return self._classes[1]
+    def problem(self, row: int) -> str:
+        """Return why a row cannot be read, or "": of all classes, and of the columns that were asked for."""
+        return self._refused.get(row) or self._classes[1].get(row, "")
 
     @functools.cached_property
     def _classes(self) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The columns with classes by name, and the rows with one that has none."""
         columns, problems = {}, {}
         for name, feature in self.features.items():
-            columns[name] = values = self._batch.column(name).to_pylist()
+            columns[name] = values = self._held(name)
             for row, value in enumerate(values):
                 try:
                     values[row] = named_classes(value, feature, f"the {name!r}")
@@ -201,7 +200,13 @@ class _Records(Sequence):
 
     def column(self, name: str) -> list[Any]:
         named = self._classes[0].get(name)
-        return self._batch.column(name).to_pylist() if named is None else named
+        return self._held(name) if named is None else named
+
+    def _held(self, name: str) -> list[Any]:
+        if name not in self._columns:
+            self._columns[name], refused = held_values(self._batch.column(name))
+            self._refused |= {row: f"the {name!r}: {reason}" for row, reason in refused.items()}
+        return self._columns[name]
 
     def __len__(self) -> int:
         return len(self._batch)
@@ -211,11 +216,9 @@ class _Records(Sequence):
 
     @functools.cached_property
     def _made(self) -> list[dict[str, Any]]:
-        made = self._batch.to_pylist()
-        for name, values in self._classes[0].items():
-            for record, value in zip(made, values, strict=True):
-                record[name] = value
-        return made
+        names = self._batch.schema.names
+        rows = zip(*map(self.column, names), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def values_of(window: Window, column: str) -> list[Any]:

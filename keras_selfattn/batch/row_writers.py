@@ -94,11 +94,15 @@ class _Text:
 class _JsonLines(_Text):
     def encoded(self, window: Window, kept: Sequence[int], answers: Answers) -> tuple[bytes, dict[int, str]]:
         columns = {name: plain_values(values) for name, values in answers.items()}
-        lines = []
+        lines, failed = [], {}
         for place, row in enumerate(kept):
             found = {name: values[place] for name, values in columns.items()}
-            lines.append(_json_line(window.records[row] | found))
-        return b"".join(lines), {}
+            record = window.records[row] | found
+            if problem := window.problem(row):
+                failed[row] = problem
+            else:
+                lines.append(_json_line(record))
+        return b"".join(lines), failed
 
 
 class _Separated(_Text):
@@ -120,6 +124,9 @@ class _Separated(_Text):
         for place, row in enumerate(kept):
             record = window.records[row]
             values = record | {name: values[place] for name, values in columns.items()}
+            if problem := window.problem(row):
+                failed[row] = problem
+                continue
             if not values.keys() <= known:
                 other = next(name for name in values if name not in known)
                 failed[row] = f"it has a column {other!r}, which the first rows lack: write .jsonl instead"

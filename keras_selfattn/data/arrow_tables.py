@@ -8,11 +8,13 @@ Reference: https://huggingface.co/docs/datasets/package_reference/main_classes, 
 """
 
 import importlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.data.arrow_values import held_values, unreadable
 from keras_selfattn.data.records import Record
 from keras_selfattn.errors import ConfigError, DataError
 
@@ -40,8 +42,8 @@ def arrow_records(file: Path, columns: Sequence[str]) -> list[Record]:
 
     Raises:
         ConfigError: if pyarrow is not installed.
-        DataError: if the file is missing or not whole, or has two columns of one name; for a class that has
-            no name, with its row.
+        DataError: if the file is missing or not whole, has a type that pyarrow cannot read, or two columns
+            of one name; for a class that has no name and a value that Python cannot hold, with its row.
     """
     if not file.is_file():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
@@ -53,16 +55,25 @@ def arrow_records(file: Path, columns: Sequence[str]) -> list[Record]:
             table = _pyarrow("pyarrow.parquet").ParquetFile(file).read(columns=chosen)
         else:
             table = _pyarrow("pyarrow.feather").read_table(file, columns=chosen)
-        records = list(enumerate(table.to_pylist(), start=1))
+        records = _records(file, table)
     except (OSError, arrow.ArrowException) as error:
-        reason = (str(error).splitlines() or ["no reason"])[0].rstrip(".")
-        raise DataError(
-            f"{file} is not a whole {file.suffix.lower()} file: {reason}. Write or copy it again."
-        ) from error
+        raise unreadable(file, error) from error
     for name, feature in class_features(file, table.schema).items():
         for row, record in records:
             record[name] = named_classes(record[name], feature, f"{file}: the {name!r} in row {row}")
     return records
+
+
+def _records(file: Path, table: Any) -> list[Record]:
+    """Return the rows of a table with their numbers."""
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        values, refused = held_values(column)
+        for row, reason in refused.items():
+            raise DataError(f"{file}: the {name!r} in row {row + 1} cannot be read: {reason}.")
+        columns.append(values)
+    rows = zip(*columns, strict=True) if columns else itertools.repeat((), len(table))
+    return [(row, dict(zip(table.column_names, each, strict=True))) for row, each in enumerate(rows, start=1)]
 
 
 def class_features(file: Path, schema: Any) -> dict[str, Feature]:

@@ -18,6 +18,7 @@ from keras_selfattn.data.series_formats import read_delimited, read_frames
 from keras_selfattn.data.ts_files import read_ts
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelReader, is_missing, without_column
+from keras_selfattn.row_containers import as_rows
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
@@ -32,7 +33,7 @@ def read_series(
     row_id: str | None = None,
     time: str | None = None,
     time_format: str | None = None,
-    values: str | None = None,
+    values: str | Sequence[str] | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> LabelledRows:
@@ -55,7 +56,8 @@ def read_series(
             of lines.
         time_format: the form of `time` for `datetime.strptime`, such as "%d.%m.%Y %H:%M"; by default numbers
             or ISO 8601, with or without offsets.
-        values: a table's columns with values, separated by commas; by default all others.
+        values: a table's columns with values, in a list, or in a text with commas between them; by
+            default all others.
         separator: the separator of columns of a `.csv`, as for `records.iter_records`.
         has_header: False if the first line of a `.csv` is a row; its columns are then "1", "2", …
 
@@ -90,7 +92,7 @@ def read_regression(
     row_id: str | None = None,
     time: str | None = None,
     time_format: str | None = None,
-    values: str | None = None,
+    values: str | Sequence[str] | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> LabelledRows:
@@ -119,7 +121,7 @@ def read_long_series(
     row_id: str | None = None,
     time: str | None = None,
     time_format: str | None = None,
-    values: str | None = None,
+    values: str | Sequence[str] | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> list[np.ndarray]:
@@ -152,7 +154,7 @@ class _Series(NamedTuple):
 
 def _read(
     file: Path,
-    columns: Mapping[str, str | None],
+    columns: Mapping[str, Any],
     separator: str | None,
     has_header: bool,
     targets: str | None,
@@ -171,14 +173,28 @@ def _read(
     if ending == ".npz":
         return _Series(*_read_arrays(file, labelled=labelled))
     label = (columns["label"] or "label") if labelled else None
-    values = columns["values"]
-    names = None if values is None else [bare(name) for name in values.split(",")]
+    names = None if columns["values"] is None else _names(columns["values"])
     asked = label, columns["row_id"], columns["time"], names
     form = {"time_format": columns["time_format"], "separator": separator, "has_header": has_header}
     return _Series(*read_frames(file, *asked, **form))
 
 
-def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
+def _names(values: str | Sequence[str]) -> list[str]:
+    """Return the names of columns, from a list or from a text with commas between them."""
+    if isinstance(values, str):
+        return [bare(name) for name in values.split(",")]
+    names = as_rows(values)
+    if not isinstance(names, list | tuple | np.ndarray) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            "`values` must be names of columns, in a list, or in a text with commas between them. "
+            f"Received {values!r:.80}."
+        )
+    if not len(names):
+        raise ConfigError("`values` has no column. Leave it out for all columns that have no other part.")
+    return list(map(str, names))
+
+
+def _check_no_columns(file: Path, columns: Mapping[str, Any]) -> None:
     """Raise ConfigError if a column is named for a file without columns."""
     for name, column in columns.items():
         if column is not None:

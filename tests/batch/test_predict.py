@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import decimal
 import io
 import json
 import math
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from batch_models import damaged, save, save_tokens
+from polars_files import INT128, unpacked
 
 from keras_selfattn.data.arrow_tables import arrow_records
 
@@ -372,3 +374,81 @@ def test_classes_that_the_schema_names_keep_their_names_beside_the_answers(predi
     else:
         found = [row["label"] for row in read(output)]
     assert found == ["pos", "neg", "" if ending == ".csv" else None]
+
+
+ODD = {
+    "view": (["a", "b", "c"], pa.string_view(), ["a", "b", "c"]),
+    "bytes": ([b"a", b"b", None], pa.binary_view(), ['{"b64": "YQ=="}', '{"b64": "Yg=="}', ""]),
+    "names": ([["a"], [], None], pa.list_(pa.string_view()), ['["a"]', "[]", ""]),
+    "lists": ([[1], [2, 3], None], pa.list_view(pa.int8()), ["[1]", "[2, 3]", ""]),
+    "at": (
+        [1_700_000_000_123_456_789, 0, None],
+        pa.timestamp("ns"),
+        ["2023-11-14T22:13:20.123456789", "1970-01-01T00:00:00", ""],
+    ),
+    "time": ([1_000_000_001, 1000, None], pa.time64("ns"), ["00:00:01.000000001", "00:00:00.000001", ""]),
+    "took": ([1, 10**9, None], pa.duration("ns"), ["P0DT0H0M0.000000001S", "P0DT0H0M1S", ""]),
+    "price": ([decimal.Decimal("1.250"), None, decimal.Decimal("3.000")], None, ["1.250", "", "3.000"]),
+    "fields": (
+        [{"a": "x", "b": 7}, None, {"a": None, "b": None}],
+        pa.struct([("a", pa.string_view()), ("b", pa.time64("ns"))]),
+        ['{"a": "x", "b": "00:00:00.000000007"}', "", '{"a": null, "b": null}'],
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_columns_of_any_type_of_arrow_stay_beside_the_answers(predict, tmp_path, ending):
+    """Also where a row fails, and the others are taken out of Arrow's columns."""
+    columns = {name: pa.array(values, kind) for name, (values, kind, _) in ODD.items()}
+    text = pa.array(["good", "FAIL", "bad"], pa.string_view())
+    pq.write_table(pa.table({"text": text, **columns}), tmp_path / "in.parquet")
+    output = tmp_path / f"out{ending}"
+    assert predict(tmp_path / "in.parquet", output).exit_code == 6
+    assert [error["row"] for error in errors(output)] == [2]
+    found = read(output)
+    assert [row["text"] for row in found] == ["good", "bad"]
+    for name, (_, _, cells) in ODD.items():
+        if ending == ".parquet":
+            wanted = [columns[name].to_pylist()[row] for row in (0, 2)]
+            assert pq.read_table(output)[name].to_pylist() == wanted, name
+        elif ending == ".csv":
+            assert [row[name] for row in found] == [cells[0], cells[2]], name
+        else:
+            given = [
+                cell if name in ("view", "at", "time", "took", "price") else json.loads(cell or "null")
+                for cell in cells
+            ]
+            assert [row[name] for row in found] == [given[0] or None, given[2] or None], name
+
+
+def test_a_value_that_a_text_cannot_hold_is_told_with_its_row_and_parquet_keeps_it(predict, tmp_path):
+    far = pa.array([0, 2**30], pa.date32())
+    pq.write_table(pa.table({"text": ["good", "bad"], "when": far}), tmp_path / "in.parquet")
+    for ending in (".csv", ".jsonl"):
+        output = tmp_path / f"out{ending}"
+        assert predict(tmp_path / "in.parquet", output).exit_code == 6
+        assert [row["text"] for row in read(output)] == ["good"]
+        [error] = errors(output)
+        assert error["row"] == 2
+        assert "the 'when': as date32[day] it is out of range" in error["reason"]
+    assert predict(tmp_path / "in.parquet", tmp_path / "out.parquet").exit_code == 0
+    assert pq.read_table(tmp_path / "out.parquet")["when"].cast(pa.int32()).to_pylist() == [0, 2**30]
+
+
+def test_a_text_that_is_not_utf_8_has_no_answer(predict, tmp_path):
+    """It must not be asked as an empty text."""
+    broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"abcd", b"\xff"]).buffers())
+    pq.write_table(pa.table({"text": broken}), tmp_path / "in.parquet")
+    assert predict(tmp_path / "in.parquet", tmp_path / "out.csv").exit_code == 6
+    assert [row["text"] for row in read(tmp_path / "out.csv")] == ["abcd"]
+    assert "the 'text': it is not UTF-8" in errors(tmp_path / "out.csv")[0]["reason"]
+
+
+def test_a_type_that_arrow_cannot_read_is_refused_before_the_model_answers(predict, tmp_path):
+    unpacked(tmp_path / "in.parquet", INT128)
+    done = predict(tmp_path / "in.parquet", tmp_path / "out.csv")
+    assert done.exit_code == 1
+    assert "holds a type that pyarrow" in done.output
+    assert "whole" not in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
