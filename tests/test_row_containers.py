@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_selfattn import estimators, models
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import as_names
 from keras_selfattn.row_containers import as_rows
@@ -199,6 +200,16 @@ def test_targets_without_an_order_are_refused(trained, targets):
         trained.evaluate(TEXTS, targets, verbose=0)
     with pytest.raises(DataError, match=r"A set has no order|targets came as a table of the columns 'label'"):
         models.SeriesRegressor(SMALL).adapt(SERIES, targets)
+
+
+def test_a_pair_of_columns_for_training_is_read_by_the_same_rule():
+    """A set would be paired with labels in an order of its own."""
+    rows = LabelledRows(Column(TEXTS), dict(enumerate(LABELS)).values(), "made up")
+    assert (rows.inputs, rows.targets) == (TEXTS, LABELS)
+    with pytest.raises(DataError, match="A set has no order"):
+        LabelledRows({"good", "bad"}, ["+", "-"], "made up")
+    with pytest.raises(DataError, match="came as a table of the columns 'text'"):
+        LabelledRows({"text": TEXTS}, LABELS, "made up")
 
 
 def test_inputs_by_the_names_of_keras_stay_inputs_of_keras(trained):
