@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import as_rows, refuse_table
+from keras_selfattn.row_containers import ordered_rows, refuse_table
 from keras_selfattn.written_lists import written_list
 
 _NUMBERS = ("a boolean", "an integer", "a fraction")
@@ -156,7 +156,7 @@ def label_rows(labels: Any) -> list[Any]:
     """Return labels in any container as a list with the entry of each row."""
     if hasattr(labels, "to_list"):  # a Series, a ragged tensor
         return list(labels.to_list())
-    labels = as_rows(labels)
+    labels = ordered_rows(labels)
     if isinstance(labels, list | tuple):
         return list(labels)
     if not hasattr(labels, "__array__"):

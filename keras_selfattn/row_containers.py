@@ -12,7 +12,7 @@ _VIEWS = (KeysView, ValuesView, ItemsView)
 _SHOWN = 10
 
 
-def as_rows(values: Any) -> Any:
+def ordered_rows(values: Any) -> Any:
     """Return the rows of an ordered container as a list or an array; anything else unchanged.
 
     A list, a tuple and an array are returned as they are. Other sequences (a `deque`, a column of Hugging
@@ -28,7 +28,7 @@ def as_rows(values: Any) -> Any:
 
     Example:
 
-        >>> as_rows({"first": "a", "second": "b"}.values()), as_rows(range(3)), as_rows("ab")
+        >>> ordered_rows({"first": "a", "second": "b"}.values()), ordered_rows(range(3)), ordered_rows("ab")
         (['a', 'b'], [0, 1, 2], 'ab')
     """
     if values is None or isinstance(values, (list, tuple, np.ndarray, *_SCALARS)):

@@ -13,7 +13,7 @@ from keras_selfattn import estimators, models
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import as_names
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 4
@@ -223,11 +223,11 @@ def test_inputs_by_the_names_of_keras_stay_inputs_of_keras(trained):
 def test_a_text_and_an_array_of_numbers_are_no_list_of_rows():
     """Views and sequences become lists; nothing else does."""
     ids, ragged = np.zeros((2, 3), int), tf.ragged.constant([[1]])
-    assert as_rows("text") == "text"
-    assert as_rows(ids) is ids
-    assert as_rows(ragged) is ragged
-    assert as_rows(array("d", [1.0, 2.0])) == [1.0, 2.0]
-    assert as_rows({"a": 1, "b": 2}.keys()) == ["a", "b"]
+    assert ordered_rows("text") == "text"
+    assert ordered_rows(ids) is ids
+    assert ordered_rows(ragged) is ragged
+    assert ordered_rows(array("d", [1.0, 2.0])) == [1.0, 2.0]
+    assert ordered_rows({"a": 1, "b": 2}.keys()) == ["a", "b"]
 
 
 @pytest.mark.slow

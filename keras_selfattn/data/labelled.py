@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import as_rows, refuse_table
+from keras_selfattn.row_containers import ordered_rows, refuse_table
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
 
 def _as_list(column: Any) -> Any:
     """A column as a list; anything else is left to the readers of the rows."""
-    column = as_rows(column)
+    column = ordered_rows(column)
     if isinstance(column, list | str | bytes) or not hasattr(column, "__iter__"):
         return column
     if not hasattr(column, "__array__"):

@@ -18,7 +18,7 @@ from keras_selfattn.data.series_formats import read_delimited, read_frames
 from keras_selfattn.data.ts_files import read_ts
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelReader, is_missing, without_column
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
@@ -183,7 +183,7 @@ def _names(values: str | Sequence[str]) -> list[str]:
     """Return the names of columns, from a list or from a text with commas between them."""
     if isinstance(values, str):
         return [bare(name) for name in values.split(",")]
-    names = as_rows(values)
+    names = ordered_rows(values)
     if not isinstance(names, list | tuple | np.ndarray) or not all(isinstance(name, str) for name in names):
         raise ConfigError(
             "`values` must be names of columns, in a list, or in a text with commas between them. "

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.sample_weights import weighted
-from keras_selfattn.row_containers import as_rows, refuse_table
+from keras_selfattn.row_containers import ordered_rows, refuse_table
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.schedule import check_finite, scheduled_optimizer
 
@@ -121,7 +121,7 @@ class ModelEstimator(BaseEstimator):
         """Return rows as the model takes them; not fitted, raise scikit-learn's NotFittedError."""
         if not fitting:
             check_is_fitted(self)
-        x = as_rows(x)
+        x = ordered_rows(x)
         if not hasattr(x, "__array__"):
             refuse_table("The rows", x)
         return x

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.estimators.base import ModelEstimator, SeriesRows
 from keras_selfattn.models import ImageClassifier, SeriesClassifier, TextClassifier
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 
 class ClassifierEstimator(ClassifierMixin, ModelEstimator):
@@ -90,7 +90,7 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the share of the rows whose label is predicted, as scikit-learn's classifiers do."""
-        return float(super().score(self._rows(X), as_rows(y), as_rows(sample_weight)))
+        return float(super().score(self._rows(X), ordered_rows(y), ordered_rows(sample_weight)))
 
     def _class_weight(self, classes: list[Any], names: list[str]) -> Any:
         """Return the weights by name. A key equals its label as in scikit-learn: 1 equals 1.0 and True."""
@@ -222,6 +222,6 @@ class ImageClassifierEstimator(ClassifierEstimator):
 def _checked_labels(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
-    labels = column_or_1d(as_rows(y), warn=True)
+    labels = column_or_1d(ordered_rows(y), warn=True)
     check_classification_targets(labels)
     return labels

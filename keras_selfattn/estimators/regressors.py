@@ -8,7 +8,7 @@ from sklearn.utils.validation import _check_y, check_consistent_length
 
 from keras_selfattn.estimators.base import SeriesRows
 from keras_selfattn.models import SeriesForecaster, SeriesRegressor
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 
 class SeriesRegressorEstimator(RegressorMixin, SeriesRows):
@@ -50,7 +50,7 @@ class SeriesRegressorEstimator(RegressorMixin, SeriesRows):
         rows = self._rows(X, fitting=True)
         if y is None:
             raise ValueError("This regressor requires y to be passed, but the target y is None.")
-        numbers = np.asarray(_check_y(as_rows(y), multi_output=True, y_numeric=True, estimator=self))
+        numbers = np.asarray(_check_y(ordered_rows(y), multi_output=True, y_numeric=True, estimator=self))
         check_consistent_length(rows, numbers)
         self._train(rows, numbers, sample_weight)
         self._one = numbers.ndim == 1
@@ -63,7 +63,7 @@ class SeriesRegressorEstimator(RegressorMixin, SeriesRows):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the coefficient of determination of the predictions, as scikit-learn's regressors do."""
-        return float(super().score(self._rows(X), as_rows(y), as_rows(sample_weight)))
+        return float(super().score(self._rows(X), ordered_rows(y), ordered_rows(sample_weight)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

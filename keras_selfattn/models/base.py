@@ -21,7 +21,7 @@ from keras_selfattn.models.keras_methods import KerasMethods
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
 from keras_selfattn.models.sample_weights import check_some_weight, row_weights, weighted, with_classes
 from keras_selfattn.models.source_batches import check_alone, fit_source, read_source, validation_rows
-from keras_selfattn.row_containers import as_rows, refuse_table
+from keras_selfattn.row_containers import ordered_rows, refuse_table
 
 Tensor = Any
 
@@ -116,7 +116,7 @@ class RawModel(KerasMethods):
         if isinstance(source, BatchSource):
             check_alone(y=y, sample_weight=sample_weight)
             source, y, sample_weight = read_source(source, None, None)
-        x, y = source, as_rows(y)
+        x, y = source, ordered_rows(y)
         kind = self.head_type(y)
         rows = self.read_rows(x, y, sample_weight, kind)
         check_some_weight(rows.weights)
@@ -167,7 +167,7 @@ class RawModel(KerasMethods):
         """
         if not 0 <= validation_split < 1:
             raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
-        x, y = raw_source(self.given_rows(x), self._is_raw), as_rows(y)
+        x, y = raw_source(self.given_rows(x), self._is_raw), ordered_rows(y)
         if isinstance(x, BatchSource):
             check_alone(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             settings = {"class_weight": class_weight, "validation_data": validation_data, "shuffle": shuffle}
@@ -241,7 +241,7 @@ class RawModel(KerasMethods):
         if kwargs.get("_use_cached_eval_dataset"):
             # Keras' `fit` asks, with the inputs that `fit` here has made of the validation data.
             return super().evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
-        x, y = self.given_rows(x), as_rows(y)
+        x, y = self.given_rows(x), ordered_rows(y)
         if is_source(x):
             check_alone(y=y, sample_weight=sample_weight)
             x, y, sample_weight = self._rows_of_source(x, kwargs)
@@ -276,7 +276,7 @@ class RawModel(KerasMethods):
         Raises:
             DataError: before the model has learned from rows; for rows that do not fit it.
         """
-        x, y = self.given_rows(x), as_rows(y)
+        x, y = self.given_rows(x), ordered_rows(y)
         if not self._is_raw(x):
             if class_weight is not None and self._head is not None:
                 class_weight = self._head.class_weights(class_weight, [])
@@ -295,7 +295,7 @@ class RawModel(KerasMethods):
             sample_weight: as for `train_on_batch`.
             return_dict: True returns a dict by name.
         """
-        x, y = self.given_rows(x), as_rows(y)
+        x, y = self.given_rows(x), ordered_rows(y)
         if not self._is_raw(x):
             return super().test_on_batch(x, y, sample_weight, return_dict)
         step = self._step(RawBatch(x, y, sample_weight), None, training=False)
@@ -337,7 +337,7 @@ class RawModel(KerasMethods):
             raise DataError(f"{self.rows_are} are needed. Received None; give a list, which may be empty.")
         if getattr(x, "dtype", None) == tf.string and hasattr(x, "row_splits"):
             return x.to_list()  # a ragged tensor, as in a source
-        x = as_rows(x)
+        x = ordered_rows(x)
         known = () if self._head is None else [each.name for each in self._core.inputs]
         of_keras = isinstance(x, Mapping) and set(x) <= set(known)
         if not of_keras and not hasattr(x, "__array__"):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 
 class RawBatch(NamedTuple):
@@ -221,12 +221,12 @@ def _as_batch(name: str, number: int, batch: Any) -> RawBatch:
 
 
 def _plain(values: Any) -> Any:
-    """Return tensors as arrays, ragged ones as lists, and anything else as `as_rows` does."""
+    """Return tensors as arrays, ragged ones as lists, and anything else as `ordered_rows` does."""
     if hasattr(values, "to_list") and hasattr(values, "row_splits"):
         return values.to_list()
     if hasattr(values, "detach"):  # of PyTorch
         return values.detach().cpu().numpy()
-    return np.asarray(values) if tf.is_tensor(values) else as_rows(values)
+    return np.asarray(values) if tf.is_tensor(values) else ordered_rows(values)
 
 
 def _rows_of(values: Any) -> Any:

@@ -15,7 +15,7 @@ from keras_selfattn.models import weights_record
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.building_plan import plan_lines
 from keras_selfattn.models.deferred_compile import DeferredCompile
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 from keras_selfattn.version_files import PORTABLE
 
 
@@ -61,7 +61,7 @@ class KerasMethods(DeferredCompile):
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs for one batch: of raw rows in a list, or of tensors as in `keras.Model`."""
-        inputs = as_rows(inputs)
+        inputs = ordered_rows(inputs)
         strings = isinstance(inputs, np.ndarray) and (inputs.dtype.kind in "OUST" or inputs.shape == (0,))
         if (strings or isinstance(inputs, list | tuple | str)) and self._is_raw(inputs):
             inputs = self._one_batch(self.read_inputs(inputs))

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import is_missing
-from keras_selfattn.row_containers import as_rows, refuse_table
+from keras_selfattn.row_containers import ordered_rows, refuse_table
 from keras_selfattn.user_warnings import warn_user
 
 # Of rows, float32 `[rows]`, or of the positions of each row, float32 `[T]`.
@@ -87,7 +87,7 @@ def as_token_lists(x: Any) -> list[list[str]]:
     Raises:
         DataError: for a row that is not a list of tokens, with its number.
     """
-    x = as_rows(x)
+    x = ordered_rows(x)
     rows = x if isinstance(x, list | tuple) else list(np.asarray(x))
     return [_as_tokens(row, _without_padding(tokens)) for row, tokens in enumerate(rows)]
 
@@ -98,7 +98,7 @@ def as_column(what: str, values: Any) -> list[Any]:
     Raises:
         DataError: for a table, or an array of other than one axis.
     """
-    values = as_rows(values)
+    values = ordered_rows(values)
     refuse_table(f"The {what}", values)
     array = values if isinstance(values, list | tuple) else np.asarray(values)
     if not isinstance(array, list | tuple) and array.ndim != 1:

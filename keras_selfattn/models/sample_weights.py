@@ -13,7 +13,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import without_column
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows, Weights
-from keras_selfattn.row_containers import as_rows, columns_of
+from keras_selfattn.row_containers import ordered_rows, columns_of
 
 Tensor = Any
 
@@ -28,7 +28,7 @@ def row_weights(weights: Any) -> np.ndarray | None:
     if weights is None:
         return None
     try:
-        found = without_column(np.asarray(as_rows(weights), dtype="float32"))
+        found = without_column(np.asarray(ordered_rows(weights), dtype="float32"))
     except (TypeError, ValueError) as error:
         raise DataError(
             "Sample weights are one number a row; those of classes are `class_weight`. "
@@ -55,12 +55,12 @@ def position_weights(weights: Any) -> Weights | None:
         >>> position_weights([1.0, 2.0]).tolist(), [row.tolist() for row in position_weights([[1, 0], [2]])]
         ([1.0, 2.0], [[1.0, 0.0], [2.0]])
     """
-    weights = as_rows(weights)
+    weights = ordered_rows(weights)
     if hasattr(weights, "__array__"):  # a table of numbers, too, which would yield its columns' names
         weights = np.asarray(weights)
     if isinstance(weights, str | bytes) or columns_of(weights) or not np.iterable(weights):
         return row_weights(weights)  # None, or an error
-    rows = list(map(as_rows, weights))
+    rows = list(map(ordered_rows, weights))
     if all(np.ndim(row) == 0 or np.shape(row) == (1,) for row in rows):
         return row_weights(rows)
     return [_token_weights(number, row) for number, row in enumerate(rows)]

@@ -13,7 +13,7 @@ from keras_selfattn.models.batch_sources import BatchSource, RawBatch, raw_sourc
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.sample_weights import check_some_weight, weighted, with_classes
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -158,7 +158,7 @@ def validation_rows(model: "RawModel", given: Any, head: Head, kwargs: dict[str,
         DataError: for raw rows that do not fit the head.
     """
     if isinstance(given, tuple | list):
-        given = (*map(model.given_rows, given[:1]), *map(as_rows, given[1:]))
+        given = (*map(model.given_rows, given[:1]), *map(ordered_rows, given[1:]))
     if isinstance(given, tuple) and (not given or model._is_raw(given[0])):
         if len(given) not in (2, 3):
             raise DataError(

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 Tensor = Any
 
@@ -30,7 +30,7 @@ def as_images(x: Any) -> list[np.ndarray]:
         DataError: for an image of another shape, without a pixel, or with pixels that are not finite numbers;
             it names the row.
     """
-    x = as_rows(x)
+    x = ordered_rows(x)
     if not isinstance(x, list | tuple):
         x = np.asarray(x)
         if x.dtype != object and x.ndim not in (3, 4) and x.shape != (0,):

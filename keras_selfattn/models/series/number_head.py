@@ -13,7 +13,7 @@ from keras import ops
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.probabilities import FIRST_SHARES, Shares
-from keras_selfattn.row_containers import as_rows, refuse_table
+from keras_selfattn.row_containers import ordered_rows, refuse_table
 
 Tensor = Any
 
@@ -153,7 +153,7 @@ def as_numbers(y: Any) -> list[np.ndarray]:
     """
     if y is None:
         raise DataError("Targets are needed with raw rows. Received None; give a number, or several, a row.")
-    y = as_rows(y)
+    y = ordered_rows(y)
     if hasattr(y, "__array__"):
         y = np.asarray(y)
     refuse_table("The targets", y)

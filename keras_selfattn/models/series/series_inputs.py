@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 from keras_selfattn.user_warnings import warn_user
 
 _FORMS = "[length, features], or [length] of one feature"
@@ -38,7 +38,7 @@ def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
         >>> [row.shape for row in as_series([[1.0, 2.0, 3.0], [4.0, float("nan")]])]
         [(3, 1), (1, 1)]
     """
-    x = as_rows(x)
+    x = ordered_rows(x)
     if isinstance(x, list | tuple):
         rows: Any = x
     else:

@@ -22,7 +22,7 @@ from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.word_model import WordModel
-from keras_selfattn.row_containers import as_rows
+from keras_selfattn.row_containers import ordered_rows
 
 Tensor = Any
 
@@ -157,7 +157,7 @@ class TokenClassifier(WordModel):
 
 def _as_column(values: Any) -> Any:
     """Return rows, labels or weights as a list or an array, whose rows can be counted and read twice."""
-    values = as_rows(values)
+    values = ordered_rows(values)
     return np.asarray(values) if hasattr(values, "__array__") else values
 
 
