@@ -12,7 +12,7 @@ from keras_selfattn.errors import ConfigError, DataError
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 2
-LABELS = ["+", "+", "-", "-"] * 2
+LABELS = ["+", "+", "-", "+"] * 2
 WEIGHTS = np.linspace(0.5, 2, 8)
 RANDOM = np.random.default_rng(0)
 SERIES = [RANDOM.normal(size=(length, 3)).astype("float32") for length in (5, 4, 7, 3)] * 2
@@ -20,54 +20,39 @@ SUMS = [float(series.sum()) for series in SERIES]
 IMAGES = RANDOM.integers(0, 255, size=(8, 8, 8)).astype("uint8")
 TOKENS = [["a", "film"], ["the", "best", "film"]] * 4
 TAGS = [["D", "N"], ["D", "A", "N"]] * 4
+OF_TOKENS = [RANDOM.random(len(row)).tolist() for row in TOKENS]
 
-# kind: (the model, its rows, its targets, weights of its rows, weights of its classes)
+# kind: (the model, its rows, its targets)
 KINDS = {
-    "text": (
-        lambda: models.TextClassifier({**SMALL, "ngram_buckets": 64}),
-        TEXTS,
-        LABELS,
-        WEIGHTS,
-        {"+": 2.0},
-    ),
+    "text": (lambda: models.TextClassifier({**SMALL, "ngram_buckets": 64}), TEXTS, LABELS),
     "several": (
         lambda: models.TextClassifier({**SMALL, "wide": False}),
         TEXTS,
         [["+"], ["+", "-"], [], ["-"]] * 2,
-        WEIGHTS,
-        None,
     ),
-    "tokens": (lambda: models.TokenClassifier({**SMALL, "hash_buckets": 64}), TOKENS, TAGS, None, None),
-    "series": (
-        lambda: models.SeriesClassifier({**SMALL, "kernels": 20}),
-        SERIES,
-        LABELS,
-        WEIGHTS,
-        "balanced",
-    ),
-    "images": (lambda: models.ImageClassifier(SMALL), IMAGES, LABELS, WEIGHTS, {"-": 0.0}),
-    "numbers": (lambda: models.SeriesRegressor(SMALL), SERIES, SUMS, WEIGHTS, None),
-    "forecast": (
-        lambda: models.SeriesForecaster(SMALL),
-        SERIES,
-        [[value, place] for place, value in enumerate(SUMS)],
-        WEIGHTS,
-        None,
-    ),
-    "masked": (lambda: models.MaskedTokenModel(SMALL), TEXTS, None, None, None),
+    "tokens": (lambda: models.TokenClassifier({**SMALL, "hash_buckets": 64}), TOKENS, TAGS),
+    "images": (lambda: models.ImageClassifier(SMALL), IMAGES, LABELS),
+    "numbers": (lambda: models.SeriesRegressor(SMALL), SERIES, SUMS),
+    "masked": (lambda: models.MaskedTokenModel(SMALL), TEXTS, None),
 }
+# A kind, weights of its rows or tokens, and weights of its classes: all forms of a batch.
+STEPS = [
+    ("text", WEIGHTS, "balanced"),
+    ("tokens", WEIGHTS, None),
+    ("tokens", OF_TOKENS, None),
+    ("numbers", WEIGHTS, None),
+    ("masked", None, None),
+]
+each_step = pytest.mark.parametrize(
+    ("kind", "weights", "of_classes"), STEPS, ids=["text", "tokens by row", "tokens", "numbers", "masked"]
+)
 
 pytestmark = pytest.mark.usefixtures("eager_steps")
 
 
 @functools.cache
-def known(kind):
-    """An adapted model for tests that change nothing."""
-    return adapted(kind)
-
-
 def adapted(kind):
-    make, rows, targets, *_ = KINDS[kind]
+    make, rows, targets = KINDS[kind]
     keras.utils.set_random_seed(1)
     model = make()
     model.adapt(rows, targets)
@@ -75,34 +60,59 @@ def adapted(kind):
     return model
 
 
+def state(model):
+    """The values of all variables: also those of the optimizer, and of dropout's random numbers."""
+    return [(each, np.array(each)) for each in (*model.variables, *model.optimizer.variables)]
+
+
+def restore(values):
+    for variable, value in values:
+        variable.assign(value)
+
+
+@pytest.fixture
+def known():
+    """Return the adapted model of a kind, which all tests share: each gives it back as it was."""
+    taken = []
+
+    def take(kind):
+        model = adapted(kind)
+        taken.append(state(model))
+        return model
+
+    yield take
+    for values in taken:
+        restore(values)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "tokens", "series", "images", "numbers", "masked"])
-def test_a_step_on_a_batch_is_that_of_fit_where_the_rows_are_one_batch(kind):
-    _, rows, targets, weights, of_classes = KINDS[kind]
-    fitted, stepped = adapted(kind), adapted(kind)
-    for one, other in zip(fitted.variables, stepped.variables, strict=True):  # the states of dropout, too
-        other.assign(one)
-    before = [np.asarray(each) for each in stepped.trainable_variables]
-    both = {"sample_weight": weights, "class_weight": of_classes}
-    history = fitted.fit(rows, targets, batch_size=8, shuffle=False, verbose=0, **both).history
-    found = stepped.train_on_batch(rows, targets, return_dict=True, **both)
+@each_step
+def test_a_step_on_a_batch_is_that_of_fit_where_the_rows_are_one_batch(known, kind, weights, of_classes):
+    _, rows, targets = KINDS[kind]
+    model, both = known(kind), {"sample_weight": weights, "class_weight": of_classes}
+    before = state(model)
+    history = model.fit(rows, targets, batch_size=8, shuffle=False, verbose=0, **both).history
+    wanted = [np.array(each) for each in model.trainable_variables]
+    restore(before)
+    start = [np.array(each) for each in model.trainable_variables]
+    found = model.train_on_batch(rows, targets, return_dict=True, **both)
     assert found == {name: pytest.approx(value, rel=1e-5) for name, (value,) in history.items()}
-    after = stepped.trainable_variables
-    assert any(np.abs(was - np.asarray(now)).max() > 1e-6 for was, now in zip(before, after, strict=True))
-    for one, other in zip(fitted.trainable_variables, after, strict=True):
+    assert any(np.abs(was - now).max() > 1e-6 for was, now in zip(start, wanted, strict=True))
+    for one, other in zip(model.trainable_variables, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_is_measured_and_answered_as_its_rows_are(kind):
-    _, rows, targets, weights, _ = KINDS[kind]
+@each_step
+def test_a_batch_is_measured_and_answered_as_its_rows_are(known, kind, weights, of_classes):
+    _, rows, targets = KINDS[kind]
     model = known(kind)
-    wanted = model.evaluate(rows, targets, sample_weight=weights, verbose=0)
+    wanted = model.evaluate(rows, targets, sample_weight=weights, verbose=0, return_dict=True)
     for _ in range(2):  # metrics begin anew with each batch
-        assert model.test_on_batch(rows, targets, weights) == pytest.approx(wanted, rel=1e-5)
-    told = model.evaluate(rows, targets, sample_weight=weights, verbose=0, return_dict=True)
-    assert model.test_on_batch(rows, targets, weights, return_dict=True) == pytest.approx(told, rel=1e-5)
+        found = model.test_on_batch(rows, targets, weights, return_dict=True)
+        assert found == pytest.approx(wanted, rel=1e-5)
+    loss, *_ = np.atleast_1d(model.test_on_batch(rows, targets, weights))
+    assert loss == pytest.approx(wanted["loss"], rel=1e-5)
     asked = ["a [mask] film", "poor", "[mask] [mask]"] if kind == "masked" else rows
     found, wanted = model.predict_on_batch(asked), model.predict(asked, verbose=0)
     assert type(found) is type(wanted)
@@ -110,9 +120,31 @@ def test_a_batch_is_measured_and_answered_as_its_rows_are(kind):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+def test_weights_of_rows_and_of_tokens_weigh_the_tokens_of_a_batch(known):
+    """Beside the losses of the tokens, from the probabilities in plain loops."""
+    model = known("tokens")
+    losses = [
+        [-np.log(found[model.labels.index(tag)]) for found, tag in zip(*row, strict=True)]
+        for row in zip(model.predict_on_batch(TOKENS), TAGS, strict=True)
+    ]
+    each = np.concatenate(losses)
+    by_row = np.repeat(WEIGHTS, [len(row) for row in TOKENS])
+    for weights, of_each in ((WEIGHTS, by_row), (OF_TOKENS, np.concatenate(OF_TOKENS))):
+        found = model.test_on_batch(TOKENS, TAGS, weights, return_dict=True)["loss"]
+        assert found == pytest.approx((of_each * each).mean(), rel=1e-5)
+        assert found != pytest.approx(each.mean(), rel=1e-2)
+    for method in (model.train_on_batch, model.test_on_batch):
+        with pytest.raises(DataError, match=r"Row 0 .* has 2 tokens and 3 sample weights"):
+            method(TOKENS, TAGS, OF_TOKENS[::-1])
+        with pytest.raises(DataError, match="differ in number. Received 8 and 7"):
+            method(TOKENS, TAGS, WEIGHTS[1:])
+    with pytest.raises(ConfigError, match="Give `sample_weight`: for each row a list with"):
+        model.train_on_batch(TOKENS, TAGS, class_weight={"N": 2.0})
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_rows_have_no_answers_and_nothing_to_learn_from(kind):
-    _, _, targets, *_ = KINDS[kind]
+def test_no_rows_have_no_answers_and_nothing_to_learn_from(known, kind):
+    *_, targets = KINDS[kind]
     model = known(kind)
     for empty in ([], np.array([]), (), np.empty(0, object)):
         for found in (model.predict(empty, verbose=0), model.predict_on_batch(empty)):
@@ -138,18 +170,23 @@ def test_one_batch_is_no_first_lesson():
     assert model.labels == []
 
 
-def test_a_batch_may_weigh_nothing_and_then_teaches_nothing():
-    model = adapted("text")
-    before = [np.asarray(each) for each in model.trainable_variables]
-    model.train_on_batch(TEXTS, LABELS, np.zeros(8))
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [("text", np.zeros(8)), ("tokens", [[0.0] * len(row) for row in TOKENS])],
+    ids=["rows", "tokens"],
+)
+def test_a_batch_may_weigh_nothing_and_then_teaches_nothing(known, kind, weights):
+    model, (_, rows, targets) = known(kind), KINDS[kind]
+    before = [np.array(each) for each in model.trainable_variables]
+    model.train_on_batch(rows, targets, weights)
     for was, now in zip(before, model.trainable_variables, strict=True):
         np.testing.assert_array_equal(was, now)
 
 
-def test_a_batch_is_one_step_however_long_its_rows_are(monkeypatch):
+def test_a_batch_is_one_step_however_long_its_rows_are(monkeypatch, known):
     """Elsewhere batches of long rows are divided, to bound memory; here the batch is the caller's."""
     monkeypatch.setattr("keras_selfattn.models.batches._MAX_PAIRS", 4)
-    model = adapted("tokens")
+    model = known("tokens")
     assert len(model.batches(model.read_rows(TOKENS, TAGS, None, type(model.head)), 8)) > 1
     model.train_on_batch(TOKENS, TAGS)
     assert int(model.optimizer.iterations) == 1
@@ -161,18 +198,22 @@ def test_each_step_reads_other_spans_of_long_rows(monkeypatch):
     long = [" ".join(f"w{place}" for place in range(40))] * 2 + ["short one"] * 2
     model.adapt(long, ["+", "-"] * 2)
     model.compile()
-    steps, train_step = [], model.train_step
-    monkeypatch.setattr(
-        model, "train_step", lambda data: (steps.append(np.asarray(data[0][0])), train_step(data))[1]
-    )
+    steps = []
+
+    def step(data):
+        steps.append(np.asarray(data[0][0]))
+        model.optimizer.iterations.assign_add(1)
+        return {"loss": 0.0}
+
+    monkeypatch.setattr(model, "train_step", step)
     for _ in range(2):
         model.train_on_batch(long, ["+", "-"] * 2)
     assert steps[0].shape[1] == 2
     assert not np.array_equal(*steps)
 
 
-def test_tensors_stay_those_of_keras():
-    model = adapted("text")
+def test_tensors_stay_those_of_keras(known):
+    model = known("text")
     ids = np.array([[2, 3], [3, 0]], "int32")
     inputs = [ids, np.zeros((2, 2), "float32")]
     wanted = model.predict(inputs, verbose=0)

@@ -1,5 +1,6 @@
 """Rows, labels and weights come in any ordered container, and mean what the same list means."""
 
+import functools
 from array import array
 from collections import UserDict, deque
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ LABELS = ["+", "+", "-", "-"] * 4
 WEIGHTS = [1.0, 2.0, 0.5, 3.0] * 4
 TOKENS = [["a", "film"], ["the", "best", "film"]] * 4
 TAGS = [["D", "N"], ["D", "A", "N"]] * 4
+OF_TOKENS = [[0.5, 2.0], [1.0, 0.0, 3.0]] * 4
 SERIES = [np.arange(length, dtype="float32") for length in (3, 5, 2, 4)] * 4
 NUMBERS = [3.0, 10.0, 1.0, 6.0] * 4
 IMAGES = [np.full((8, 8), shade, "uint8") for shade in (0, 20, 200, 255)] * 4
@@ -78,64 +80,107 @@ FORMS = {
 }
 
 
-def text_model():
-    model = models.TextClassifier({**SMALL, "ngram_buckets": 64})
+# kind: (the model, its rows, its targets, weights of its rows or tokens)
+KINDS = {
+    "text": (lambda: models.TextClassifier({**SMALL, "ngram_buckets": 64}), TEXTS, LABELS, WEIGHTS),
+    "tokens": (lambda: models.TokenClassifier({**SMALL, "hash_buckets": 64}), TOKENS, TAGS, OF_TOKENS),
+    "numbers": (lambda: models.SeriesRegressor(SMALL), SERIES, NUMBERS, WEIGHTS),
+    "images": (lambda: models.ImageClassifier(SMALL), IMAGES, LABELS, WEIGHTS),
+}
+
+
+@functools.cache
+def learned(kind):
+    """A model that has learned from lists, its measures and its answers."""
+    make, rows, targets, weights = KINDS[kind]
+    model = make()
     model.compile()
-    return model
+    model.adapt(rows, targets, weights)
+    measures = model.evaluate(rows, targets, sample_weight=weights, verbose=0)
+    return model, measures, model.predict(rows, verbose=0)
 
 
-@pytest.fixture(scope="module")
-def trained():
-    model = text_model()
-    model.adapt(TEXTS, LABELS)
-    return model
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_texts_labels_and_weights_of_any_container_are_those_of_a_list(trained, form):
-    wanted = trained.evaluate(TEXTS, LABELS, sample_weight=WEIGHTS, verbose=0)
-    assert trained.evaluate(form(TEXTS), form(LABELS), sample_weight=form(WEIGHTS), verbose=0) == wanted
-    answers = trained.predict(TEXTS, verbose=0)
-    np.testing.assert_array_equal(trained.predict(form(TEXTS), verbose=0), answers)
-    np.testing.assert_allclose(trained(form(TEXTS)), answers, atol=1e-6)
-    assert trained.label(form(TEXTS)) == trained.label(TEXTS)
-    assert trained.explain(form(TEXTS[:4]))[0].tokens == ["good", "film"]
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize(
-    ("kind", "rows", "targets"),
-    [
-        (lambda: models.TokenClassifier({**SMALL, "hash_buckets": 64}), TOKENS, TAGS),
-        (lambda: models.SeriesRegressor(SMALL), SERIES, NUMBERS),
-    ],
-    ids=["tokens", "numbers"],
-)
-def test_rows_of_tokens_and_series_are_those_of_a_list(form, kind, rows, targets):
-    model = kind()
-    model.compile()
-    model.adapt(form(rows), form(targets))
-    wanted = model.evaluate(rows, targets, verbose=0)
-    assert model.evaluate(form(rows), form(targets), verbose=0) == wanted
-    for found, known in zip(
-        model.predict(form(rows), verbose=0), model.predict(rows, verbose=0), strict=True
-    ):
+def check_answers(model, rows, answers):
+    for found, known in zip(model.predict(rows, verbose=0), answers, strict=True):
         np.testing.assert_array_equal(found, known)
 
 
-@pytest.mark.parametrize("form", [Column, deque], ids=["column", "deque"])
-def test_images_are_those_of_a_list(form):
-    model = models.ImageClassifier(SMALL)
-    model.adapt(form(IMAGES), form(LABELS))
-    np.testing.assert_array_equal(model.predict(form(IMAGES), verbose=0), model.predict(IMAGES, verbose=0))
+@pytest.fixture
+def trained():
+    return learned("text")[0]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("kind", ["text", "tokens", "numbers"])
+def test_rows_targets_and_weights_of_any_container_are_those_of_a_list(kind, form):
+    _, *columns = KINDS[kind]
+    model, measures, answers = learned(kind)
+    rows, targets, weights = map(form, columns)
+    assert model.evaluate(rows, targets, sample_weight=weights, verbose=0) == measures
+    check_answers(model, form(columns[0]), answers)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "numbers", "images"])
+def test_columns_are_learned_from_as_lists_are(kind):
+    """And each, which may be large, is read once."""
+    make, *columns = KINDS[kind]
+    known, _, answers = learned(kind)
+    rows, targets, weights = map(Column, columns)
+    model = make()
+    model.adapt(rows, targets, weights)
+    assert [each.reads for each in (rows, targets, weights)] == [1, 1, 1]
+    assert {**model.get_config(), "name": known.name} == known.get_config()
+    check_answers(known, Column(columns[0]), answers)
+
+
+def test_calls_labels_and_explanations_read_columns(trained):
+    answers = learned("text")[2]
+    np.testing.assert_allclose(trained(Column(TEXTS)), answers, atol=1e-6)
+    assert trained.label(Column(TEXTS)) == trained.label(TEXTS)
+    assert trained.explain(Column(TEXTS[:4]))[0].tokens == ["good", "film"]
+
+
+@pytest.mark.parametrize("kind", ["text", "tokens"])
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (set(WEIGHTS), "A set has no order"),
+        ({}, "those of classes are `class_weight`"),
+        (UserDict(enumerate(TEXTS)), "those of classes are `class_weight`"),
+        (dict(enumerate(TOKENS)), "those of classes are `class_weight`"),
+        (Dataset(), "The sample weights came as a table of the columns 'text', 'label'"),
+        (1.0, r"one number a row. Received shape \(\)"),
+        (pd.DataFrame(np.ones((8, 8))), r"has 2 tokens and 8 sample weights|Received shape \(8, 8\)"),
+    ],
+    ids=["set", "empty", "mapping", "dict", "dataset", "number", "frame"],
+)
+def test_weights_without_rows_in_order_are_refused(kind, weights, said):
+    """Never read by their keys or names of columns, of which there may be as many as rows."""
+    model, (_, rows, targets, _) = learned(kind)[0], KINDS[kind]
+    with pytest.raises(DataError, match=said):
+        model.evaluate(rows, targets, sample_weight=weights, verbose=0)
+
+
+def test_weights_of_tokens_in_a_table_or_a_ragged_tensor_are_those_of_lists():
+    model, measures, _ = learned("tokens")
+    for weights in (tf.ragged.constant(OF_TOKENS), [deque(row) for row in OF_TOKENS]):
+        assert model.evaluate(TOKENS, TAGS, sample_weight=weights, verbose=0) == measures
+    padded = [np.array([[*row, *[""] * (3 - len(row))] for row in rows]) for rows in (TOKENS, TAGS)]
+    frame = pd.DataFrame([[*row, *[7.0] * (3 - len(row))] for row in OF_TOKENS])
+    for rows in (padded[0], tf.constant(padded[0])):
+        assert model.evaluate(rows, padded[1], sample_weight=frame, verbose=0) == measures
+    wanted = model.evaluate(TOKENS, TAGS, sample_weight=WEIGHTS[:8], verbose=0)
+    frame = pd.DataFrame({"weight": WEIGHTS[:8]})
+    assert model.evaluate(TOKENS, TAGS, sample_weight=frame, verbose=0) == wanted
 
 
 @pytest.mark.slow
 def test_training_and_validation_read_columns_as_lists():
-    """The same weights, losses and metrics; and a column, which may be large, is read once."""
+    """The same weights, losses and metrics; and each column is read once."""
     histories, read = [], []
     for form in (list, Column):
-        model, rows = text_model(), [form(TEXTS), form(LABELS), form(WEIGHTS)]
+        model, rows = KINDS["text"][0](), [form(TEXTS), form(LABELS), form(WEIGHTS)]
+        model.compile()
         tf.keras.utils.set_random_seed(3)
         history = model.fit(
             rows[0],
@@ -157,10 +202,10 @@ def test_batches_of_a_generator_may_be_columns(trained):
 
 
 def test_rows_of_a_ragged_tensor_are_rows_of_tokens():
-    model = models.TokenClassifier({**SMALL, "hash_buckets": 64})
-    model.compile()
-    model.adapt(tf.ragged.constant(TOKENS), tf.ragged.constant(TAGS))
-    assert model.label(tf.ragged.constant(TOKENS)) == model.label(TOKENS)
+    model, measures, answers = learned("tokens")
+    rows, targets = tf.ragged.constant(TOKENS), tf.ragged.constant(TAGS)
+    assert model.evaluate(rows, targets, sample_weight=OF_TOKENS, verbose=0) == measures
+    check_answers(model, rows, answers)
 
 
 def test_labels_may_be_tensors_without_axes():
@@ -230,21 +275,30 @@ def test_a_text_and_an_array_of_numbers_are_no_list_of_rows():
     assert ordered_rows({"a": 1, "b": 2}.keys()) == ["a", "b"]
 
 
-@pytest.mark.slow
-def test_estimators_read_any_container():
-    form, settings = FORMS["values"], {"wide": False}
-    classifier = estimators.TextClassifierEstimator(**SMALL, epochs=1, settings=settings)
-    classifier.fit(form(TEXTS), form(LABELS), form(WEIGHTS))
-    assert classifier.predict(form(TEXTS)).tolist() == classifier.predict(TEXTS).tolist()
-    wanted = classifier.score(TEXTS, LABELS, WEIGHTS)
-    assert classifier.score(form(TEXTS), form(LABELS), form(WEIGHTS)) == wanted
-    form = Column
-    regressor = estimators.SeriesRegressorEstimator(**SMALL, epochs=1)
-    regressor.fit(form(SERIES), form(NUMBERS), form(WEIGHTS))
-    assert regressor.score(form(SERIES), form(NUMBERS)) == pytest.approx(regressor.score(SERIES, NUMBERS))
-    form = deque
-    labeller = estimators.TokenClassifierEstimator(**SMALL, epochs=1, settings={"hash_buckets": 64})
-    labeller.fit(form(TOKENS), form(TAGS))
-    assert labeller.score(form(TOKENS), form(TAGS)) == labeller.score(TOKENS, TAGS)
+ESTIMATORS = [
+    (
+        lambda: estimators.TextClassifierEstimator(**SMALL, epochs=1, settings={"wide": False}),
+        (TEXTS, LABELS, WEIGHTS),
+        "values",
+    ),
+    (lambda: estimators.SeriesRegressorEstimator(**SMALL, epochs=1), (SERIES, NUMBERS, WEIGHTS), "column"),
+    (
+        lambda: estimators.TokenClassifierEstimator(**SMALL, epochs=1, settings={"hash_buckets": 64}),
+        (TOKENS, TAGS, OF_TOKENS),
+        "deque",
+    ),
+]
+
+
+@pytest.mark.usefixtures("idle_steps")
+@pytest.mark.parametrize(("make", "columns", "form"), ESTIMATORS, ids=["texts", "series", "tokens"])
+def test_estimators_read_any_container(make, columns, form):
+    estimator, given = make(), [FORMS[form](column) for column in columns]
+    estimator.fit(*given)
+    for found, known in zip(estimator.predict(given[0]), estimator.predict(columns[0]), strict=True):
+        assert np.array_equal(found, known)
+    assert estimator.score(*given) == pytest.approx(estimator.score(*columns))
     with pytest.raises(DataError, match="A set has no order"):
-        classifier.predict({"a", "b"})
+        estimator.predict({"a", "b"})
+    with pytest.raises(DataError, match="A set has no order"):
+        estimator.score(*columns[:2], {1.0, 2.0})

@@ -3,7 +3,7 @@
 Axes: B (batch), T (positions), C (classes or numbers).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import without_column
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows, Weights
-from keras_selfattn.row_containers import ordered_rows, columns_of
+from keras_selfattn.row_containers import columns_of, ordered_rows, refuse_table
 
 Tensor = Any
 
@@ -27,13 +27,15 @@ def row_weights(weights: Any) -> np.ndarray | None:
     """
     if weights is None:
         return None
+    weights = ordered_rows(weights)
+    if isinstance(weights, Mapping):  # NumPy would read the keys of some
+        raise _no_numbers(weights)
+    if not hasattr(weights, "__array__"):
+        refuse_table("The sample weights", weights)
     try:
-        found = without_column(np.asarray(ordered_rows(weights), dtype="float32"))
+        found = without_column(np.asarray(weights, dtype="float32"))
     except (TypeError, ValueError) as error:
-        raise DataError(
-            "Sample weights are one number a row; those of classes are `class_weight`. "
-            f"Received {weights!r:.80}."
-        ) from error
+        raise _no_numbers(weights) from error
     if found.ndim != 1:
         raise DataError(f"Sample weights are one number a row. Received shape {found.shape}.")
     _check_values(found, "Row {} (counted from 0)")
@@ -58,7 +60,7 @@ def position_weights(weights: Any) -> Weights | None:
     weights = ordered_rows(weights)
     if hasattr(weights, "__array__"):  # a table of numbers, too, which would yield its columns' names
         weights = np.asarray(weights)
-    if isinstance(weights, str | bytes) or columns_of(weights) or not np.iterable(weights):
+    if isinstance(weights, str | bytes | Mapping) or columns_of(weights) or not np.iterable(weights):
         return row_weights(weights)  # None, or an error
     rows = list(map(ordered_rows, weights))
     if all(np.ndim(row) == 0 or np.shape(row) == (1,) for row in rows):
@@ -169,6 +171,12 @@ def _refusal(weights: tuple, outputs: tuple) -> str:
     return (
         f"Sample weights are one number a row, `[rows]` or `[rows, 1]`{of_tokens}. Received shape {weights} "
         f"for a batch of {received}."
+    )
+
+
+def _no_numbers(weights: Any) -> DataError:
+    return DataError(
+        f"Sample weights are one number a row; those of classes are `class_weight`. Received {weights!r:.80}."
     )
 
 
