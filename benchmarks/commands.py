@@ -363,6 +363,27 @@ def quantized(data: Path | None, rounds: int, quick: bool) -> None:
     wide_console().print(table)
 
 
+@main.command("equal-bits")
+@click.option("--runs", type=click.IntRange(20), default=1000, help="Runs of each piece in each process.")
+@click.option("--only", default="", help="Only settings whose names hold this text.")
+def equal_bits(runs: int, only: str) -> None:
+    """Runs of one graph on one input: how many give other bits than most, by piece and setting.
+
+    Two processes run each setting at once, beside whatever else the machine does.
+    """
+    from benchmarks import equal_bits as benchmark
+    from benchmarks.machine import machine, versions
+
+    headers = ("runs", "off", "worst", "rows")
+    table = columns(None, "setting", "piece", *headers, right=headers)
+    for setting, piece, seen in benchmark.run(runs, lambda text: click.echo(text, err=True), only):
+        table.add_row(
+            setting.name, piece, str(seen.runs), str(seen.off), f"{seen.worst:.1e}", f"{seen.rows:.0%}"
+        )
+    console.print(machine(), versions(), sep="\n", highlight=False, soft_wrap=True)
+    wide_console().print(table)
+
+
 @main.command("client")
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Measurements of each client.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="CSV to write.")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 _TIMED = 30  # requests
-_TRIES = 10
+_TRIES = 3
 Arrays = dict[str, np.ndarray]
 Wrong = dict[str, np.ndarray]  # by the outputs' names: bool, where they are wrong
 Run = Callable[[str, Arrays], Arrays]
@@ -56,7 +56,8 @@ def wrong(case: dict[str, Any], loaded: Run, served: Run) -> str | None:
 
     A wrong graph is wrong in each try, and one that draws random numbers is so at most numbers. But on a busy
     machine, for minutes at a time, runs of a right graph were seen to be off by 1e-7 to 1e-3: in some rows,
-    others in each run. Thousands of later runs gave the same bits. The reason is not known.
+    others in each run. `python -m benchmarks equal-bits` watched 162,000 later runs without one; see
+    docs/savedmodel.md for what that excludes.
     """
     runs = (loaded, loaded, served, served)  # twice, or a graph with a state would pass
     answers: list[Arrays] = []

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import importlib.util
+import itertools
 import math
 import os
 import signal
@@ -19,6 +20,8 @@ from click.testing import CliRunner
 from benchmarks import (
     backends,
     encoders,
+    equal_bits,
+    equal_bits_worker,
     memory,
     prediction,
     pretrained,
@@ -565,3 +568,18 @@ def test_the_machine_is_named_with_its_cards(tmp_path, monkeypatch):
     assert machine().endswith(" cores, A Card, A Card")
     program.write_text("#!/bin/sh\nexit 9\n")  # as without a driver
     assert machine().endswith(" cores")
+
+
+def test_runs_with_other_bits_are_counted_by_piece():
+    """Each fifth run of one piece is off by 0.5 in one of four rows; the first runs decide what is right."""
+    runs = itertools.count()
+
+    def sometimes_off():
+        return np.float32([1, 1, 1, 1.5 if next(runs) % 5 == 4 else 1])
+
+    seen: dict[str, equal_bits.Watched] = {}
+    pieces = {"off": sometimes_off, "steady": lambda: np.ones((4, 2), "float32")}
+    equal_bits_worker.compare(pieces, 40, 2, lambda line: equal_bits.add(seen, line))
+    assert seen == {"off": equal_bits.Watched(80, 16, 0.5, 0.25), "steady": equal_bits.Watched(80)}
+    with pytest.raises(RuntimeError, match="no two"):
+        equal_bits_worker.compare({"other": lambda: np.random.normal(size=3)}, 20, 1, print)
