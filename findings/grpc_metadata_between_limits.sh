@@ -4,7 +4,8 @@
 # Library     grpcio 1.85.3, a Python server and client with default settings: 8 KiB soft, 16 KiB hard.
 # Behaviour   Below 8 KiB all calls are accepted, at 16 KiB none. Between them some of 300 equal calls end in
 #             RESOURCE_EXHAUSTED and the others are answered: about one in five refused at 9 KiB, half at 12.
-# A guess     A limit is a limit: metadata of 12 KiB are always answered, or always refused, so that one try shows which.
+# A guess     A limit is a limit: metadata of 12 KiB are always answered, or always refused, so that one try shows
+#             which.
 # Why wrong   Between the limits the receiver draws a random number for each call; the chance to be refused grows with
 #             the size. A long token or trace header passes tests and fails for some users, and a retry often helps.
 set -euo pipefail

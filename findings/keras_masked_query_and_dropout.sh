@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Keras' attention answers differently at inference by the dropout rate and by whether the scores are asked for.
 #
-# Libraries   Keras 3.15.1 on TensorFlow 2.21.0: MultiHeadAttention, equal weights, a query that may attend to nothing.
+# Libraries   Keras 3.15.1 on TensorFlow 2.21.0: MultiHeadAttention, equal weights, a query that may attend to
+#             nothing.
 # Behaviour   With `dropout=0` the query gets the average of all values. With `dropout=0.1`, or with
 #             `return_attention_scores=True`, the same layer in inference gives it zeros (its output is the bias).
 #             Queries that have something to attend to do not differ.

@@ -6,8 +6,8 @@
 #             TensorFlow's optimiser of graphs, and in the program that XLA makes of it, there are as many cosines.
 # A guess     The rate is one number of a step: it is computed once and all variables share it, or at the latest the
 #             compiler merges what is equal.
-# Why wrong   Each variable's update asks for the learning rate again, and each time it is made of operations of its own.
-#             Neither TensorFlow nor XLA merges them here. Models of many small variables pay for it in nodes.
+# Why wrong   Each variable's update asks for the learning rate again, and each time it is made of operations of its
+#             own. Neither TensorFlow nor XLA merges them here. Models of many small variables pay for it in nodes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

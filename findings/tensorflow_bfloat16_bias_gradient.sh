@@ -2,11 +2,11 @@
 # TensorFlow's gradient of a bias in bfloat16 stops growing at 256 on a CPU.
 #
 # Library     TensorFlow 2.21.0 on a CPU: the gradient of `tf.nn.bias_add`, as `Dense` has under mixed_bfloat16.
-# Behaviour   Of 1,000 and of 10,000 rows that each have the gradient 1 the bias gets 256. `tf.reduce_sum` and a product
-#             with ones give 1,000 and 9,984, the sum rounded once.
+# Behaviour   Of 1,000 and of 10,000 rows that each have the gradient 1 the bias gets 256. `tf.reduce_sum` and a
+#             product with ones give 1,000 and 9,984, the sum rounded once.
 # A guess     Sums run in float32 and are rounded once at the end, as in products of bfloat16.
-# Why wrong   The kernel adds up in bfloat16, whose steps are 2 above 256: 256 + 1 is 256. So a layer of many positions
-#             learns its bias from a gradient that is many times too small, without a warning.
+# Why wrong   The kernel adds up in bfloat16, whose steps are 2 above 256: 256 + 1 is 256. So a layer of many
+#             positions learns its bias from a gradient that is many times too small, without a warning.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
