@@ -11,6 +11,7 @@ from keras_selfattn.layers.portable import is_portable
 Tensor = Any
 
 tf: Any = None
+gradient_registry: Any = None
 _control_flow: Any = None
 _port: Any = None
 _kernels: Any = None
@@ -21,6 +22,10 @@ if keras.backend.backend() == "tensorflow":
     with suppress(ImportError):  # a matter of speed alone
         from tensorflow.python.util import _pywrap_util_port as _port
         from tensorflow.python.util import _pywrap_utils as _kernels
+    with suppress(ImportError, AttributeError):  # a matter of memory alone
+        from tensorflow.python.framework import ops as _framework
+
+        gradient_registry = _framework.gradient_registry
 
 
 def runs_kernels(tensor: Tensor) -> bool:

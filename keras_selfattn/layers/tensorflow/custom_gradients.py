@@ -8,23 +8,17 @@ goes: a gradient that is asked for later, or written into a SavedModel, needs th
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_selfattn.layers.tensorflow import tf
+from keras_selfattn.layers.tensorflow import gradient_registry, tf
 
 Tensor = Any
 
 # TensorFlow has no public way to take an entry out. Without this table, entries stay as they are.
-_entries: Any = None
-if keras.backend.backend() == "tensorflow":
-    with suppress(ImportError, AttributeError):
-        from tensorflow.python.framework import ops as _framework
-
-        _entries = _framework.gradient_registry._registry
+_entries: Any = getattr(gradient_registry, "_registry", None)
 _HELD = "_keras_selfattn_gradients"  # the attribute of a graph
 
 
