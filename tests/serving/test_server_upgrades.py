@@ -13,6 +13,7 @@ import pytest
 from test_server_access import encrypted, ssl_config
 
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.rest.connection import HEAD_BYTES
 
 # As Java's HTTP client and `curl --http2` send them.
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
@@ -122,6 +123,15 @@ def test_http_1_0_and_close_end_the_connection_as_without_an_upgrade(server):
                 received += chunk
         assert received.startswith(b"HTTP/1.1 200 ")
         assert b"\r\nconnection: close\r\n" in received
+
+
+def test_the_protocol_that_is_asked_for_counts_towards_the_size_of_a_head(connected):
+    asked = b"Connection: Upgrade\r\nUpgrade: %s\r\n" % (b"a" * (HEAD_BYTES + 1))
+    connected.sendall(GET.replace(b"\r\n\r\n", b"\r\n" + asked + b"\r\n"))
+    received = b""
+    while chunk := connected.recv(2**16):
+        received += chunk
+    assert received.startswith(b"HTTP/1.1 431 ")
 
 
 def test_nothing_is_read_behind_a_request_for_a_tunnel(server):

@@ -13,6 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _TUNNEL = b"CONNECT"
+_IGNORED = b"ignored"  # the name of an Upgrade header that is not heard
 
 
 class RequestParser:
@@ -95,5 +96,7 @@ class RequestParser:
     def _head_without_upgrade(self) -> bytes:
         version = self.get_http_version().encode()
         lines = [b"%s %s HTTP/%s" % (self.get_method(), self._connection.url, version)]
-        lines += [b"%s: %s" % header for header in self._connection.headers if header[0] != b"upgrade"]
+        headers = self._connection.headers
+        # With another name as long, since a head's size has a limit.
+        lines += [b"%s: %s" % (_IGNORED if name == b"upgrade" else name, value) for name, value in headers]
         return b"\r\n".join([*lines, b"", b""])
