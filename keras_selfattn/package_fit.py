@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import Distribution, DistributionFinder, packages_distributions
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.errors import PackageMisfitError, SelfAttentionError, first_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 # This project's own package: that of the client alone has another name.
 _ROOT = __name__.partition(".")[0].replace("_", "-")
@@ -129,6 +131,8 @@ def _modules_of(traceback: TracebackType | None) -> set[str]:
     while traceback is not None:
         modules.add(traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0])
         traceback = traceback.tb_next
+    from importlib.metadata import packages_distributions
+
     packages = packages_distributions()
     return {_normal(package) for module in modules for package in packages.get(module, [])} - {_ROOT}
 
@@ -163,14 +167,20 @@ def _versions_reader() -> Any:
     return requirements
 
 
-def _package(name: str, path: Sequence[str] | None) -> Distribution | None:
+def _package(name: str, path: Sequence[str] | None) -> "Distribution | None":
     """Return an installed package; of several, the one that Python imports."""
-    context = DistributionFinder.Context(name=name) if path is None else _context(name, path)
-    return next(iter(Distribution.discover(context=context)), None)
+    return next(_packages(path, name=name), None)
 
 
-def _context(name: str | None, path: Sequence[str]) -> DistributionFinder.Context:
-    return DistributionFinder.Context(name=name, path=list(path))
+def _packages(path: Sequence[str] | None, **sought: str) -> "Iterator[Distribution]":
+    """Yield the installed packages, without folders that a broken installation has left without metadata."""
+    # Imported here, since the client is imported in less time without it.
+    from importlib.metadata import Distribution, DistributionFinder
+
+    where = {} if path is None else {"path": list(path)}
+    for package in Distribution.discover(context=DistributionFinder.Context(**sought, **where)):
+        if {"Name", "Version"} <= {*package.metadata}:
+            yield package
 
 
 def _requirements(extra: str, reader: Any, path: Sequence[str] | None) -> dict[str, list[_Need]]:
@@ -193,7 +203,7 @@ def _requirements(extra: str, reader: Any, path: Sequence[str] | None) -> dict[s
     return found
 
 
-def _needs_of(package: Distribution, extras: Iterable[str], reader: Any) -> Iterator[Any]:
+def _needs_of(package: "Distribution", extras: Iterable[str], reader: Any) -> Iterator[Any]:
     """Yield the requirements of a package on this machine."""
     for text in package.requires or []:
         try:
@@ -229,9 +239,8 @@ def _against(name: str, mended: str, asked: Iterable[str], reader: Any, path: Se
     if lowest is None:
         return ""
     known = {_ROOT, *asked}
-    context = DistributionFinder.Context() if path is None else _context(None, path)
-    for package in Distribution.discover(context=context):
-        other = _normal(package.metadata["Name"] or "")
+    for package in _packages(path):
+        other = _normal(package.metadata["Name"])
         if other in known:
             continue
         for need in _needs_of(package, {"", *(package.metadata.get_all("Provides-Extra") or [])}, reader):

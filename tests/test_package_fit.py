@@ -1,6 +1,7 @@
 """An import that fails because installed packages do not fit says which, and the command that mends it."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -92,6 +93,14 @@ def test_packages_that_need_each_other_and_requirements_of_old_times_are_no_trou
     assert [str(each) for each in misfits("serve", [installed.folder])] == [
         "second 1.0 needs first>=2, and first is 1.0"
     ]
+
+
+def test_a_folder_without_metadata_is_no_package(installed):
+    of_serve(installed)
+    for name in ("numpy-0.1", "a_program-1.0", "~umpy-1.0"):  # as an interrupted pip leaves them
+        (Path(installed.folder) / "earlier" / f"{name}.dist-info").mkdir(parents=True)
+    (found,) = misfits("serve", [f"{installed.folder}/earlier", installed.folder])
+    assert found.name == "protobuf"
 
 
 def test_nothing_is_said_where_this_project_is_not_installed(installed):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("tensorflow", "keras", "tensorflow_serving", "ml_dtypes")
+HEAVY = ("tensorflow", "keras", "tensorflow_serving", "ml_dtypes", "importlib.metadata", "packaging")
 
 
 def heavy_modules_after(statement):
