@@ -221,6 +221,14 @@ def test_rows_that_padding_would_make_right_or_wrong_stay_apart(other):
     assert kind_of(feeds(3), padding) != kind_of(other, padding)
 
 
+@pytest.mark.parametrize("name", ["frames:0", "words:0"])
+def test_rows_of_a_type_that_cannot_hold_the_padding_stay_apart(name):
+    """The graph refuses them by their type, and each alone."""
+    padding = padding_for(Version(), ["row:0"], PAD)
+    short, long = ({**feeds(length), name: np.zeros((2, length, 2), np.int32)} for length in (1, 3))
+    assert kind_of(short, padding) != kind_of(long, padding)
+
+
 @pytest.mark.parametrize(
     "card",
     [

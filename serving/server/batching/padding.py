@@ -15,6 +15,9 @@ from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
 
+# The kind of arrays that hold each type of padding.
+_KINDS = {bytes: "O", float: "f"}
+
 
 class Padding:
     """No padding: a batch has rows of one shape."""
@@ -55,8 +58,12 @@ class NeutralPadding(Padding):
         self._known = known
 
     def kind_of(self, name: str, array: np.ndarray) -> Hashable:
-        """As in `Padding`; rows that differ on further axes stay apart, since one of them is wrong."""
-        if name not in self._known.values or array.ndim < 2:
+        """As in `Padding`; rows that differ on further axes stay apart, since one of them is wrong.
+
+        So do those of a type that cannot hold the padding: the graph refuses them.
+        """
+        value = self._known.values.get(name)
+        if value is None or array.ndim < 2 or array.dtype.kind != _KINDS[type(value)]:
             return array.shape[1:]
         return array.ndim, array.shape[2:]
 
