@@ -177,8 +177,8 @@ def _packages(path: Sequence[str] | None, **sought: str) -> "Iterator[Distributi
     # Imported here, since the client is imported in less time without it.
     from importlib.metadata import Distribution, DistributionFinder
 
-    where = {} if path is None else {"path": list(path)}
-    for package in Distribution.discover(context=DistributionFinder.Context(**sought, **where)):
+    asked: dict[str, Any] = sought if path is None else {**sought, "path": list(path)}
+    for package in Distribution.discover(context=DistributionFinder.Context(**asked)):
         if {"Name", "Version"} <= {*package.metadata}:
             yield package
 
