@@ -57,9 +57,6 @@ def position_weights(weights: Any) -> Weights | None:
         >>> position_weights([1.0, 2.0]).tolist(), [row.tolist() for row in position_weights([[1, 0], [2]])]
         ([1.0, 2.0], [[1.0, 0.0], [2.0]])
     """
-    weights = ordered_rows(weights)
-    if hasattr(weights, "__array__"):  # a table of numbers, too, which would yield its columns' names
-        weights = np.asarray(weights)
     if isinstance(weights, str | bytes | Mapping) or columns_of(weights) or not np.iterable(weights):
         return row_weights(weights)  # None, or an error
     rows = list(map(ordered_rows, weights))

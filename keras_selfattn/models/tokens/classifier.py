@@ -156,7 +156,7 @@ class TokenClassifier(WordModel):
 
 
 def _as_column(values: Any) -> Any:
-    """Return rows, labels or weights as a list or an array, whose rows can be counted and read twice."""
+    """Return rows, labels or weights as a list or an array, read once; a table of numbers, too."""
     values = ordered_rows(values)
     return np.asarray(values) if hasattr(values, "__array__") else values
 
