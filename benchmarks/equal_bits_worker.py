@@ -40,8 +40,8 @@ def prepare(folder: str) -> None:
     x = keras.layers.LayerNormalization()(x + keras.layers.MultiHeadAttention(4, 24)(x, x))
     x = keras.layers.Dense(96, "relu")(keras.layers.Dense(384, "relu")(x))
     plain = keras.Model(inputs, keras.layers.Dense(30, "softmax")(keras.layers.GlobalAveragePooling1D()(x)))
-    kernel = tf.Variable(tf.random.stateless_normal([_WIDE, 4 * _WIDE], [1, 2]))
-    bias = tf.Variable(tf.random.stateless_normal([4 * _WIDE], [3, 4]))
+    kernel = tf.Variable(tf.random.stateless_normal([_WIDE, 4 * _WIDE], (1, 2)))
+    bias = tf.Variable(tf.random.stateless_normal([4 * _WIDE], (3, 4)))
 
     def ids(texts: Any) -> Any:
         return ours.tokenizer.padded(texts)
@@ -60,7 +60,7 @@ def prepare(folder: str) -> None:
         "plain Keras": lambda texts: plain(tf.minimum(ids(texts), 255)),
         "one product": product,
     }
-    module = tf.Module()
+    module: Any = tf.Module()
     module.kept = [ours, ours.tokenizer.table, plain, kernel, bias]
     spec = tf.TensorSpec([None], tf.string, name="texts")
     functions = {name: tf.function(_named(call), input_signature=[spec]) for name, call in pieces.items()}
