@@ -213,6 +213,25 @@ def test_custom_gradients_of_others_are_kept_in_the_graph_too():
     keep_in_graph()  # outside of a graph there is nothing to keep
 
 
+def test_a_gradient_that_a_user_registered_outlives_the_first_graph():
+    """`gradient_override_map` names one gradient for many graphs."""
+
+    def trace():
+        @tf.function
+        def gradient(x):
+            with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": name}):
+                y = tf.identity_n([x])[0]
+            keep_in_graph()
+            return tf.gradients(y, x)[0]
+
+        return gradient(tf.constant(1.0)).numpy()
+
+    name = "SevenTimesForATest"
+    tf.RegisterGradient(name)(lambda operation, *upstream: [each * 7.0 for each in upstream])
+    found = [trace(), entries(), trace()]
+    assert [found[0], found[2]] == [7.0, 7.0]
+
+
 def test_eagerly_the_gradient_is_the_same():
     x = tf.constant([1.0])
     with tf.GradientTape() as tape:

@@ -20,6 +20,8 @@ Tensor = Any
 # TensorFlow has no public way to take an entry out. Without this table, entries stay as they are.
 _entries: Any = getattr(gradient_registry, "_registry", None)
 _HELD = "_keras_selfattn_gradients"  # the attribute of a graph
+# The names that `tf.custom_gradient` gives; others are a user's, for any number of graphs.
+_OF_ONE_CALL = "CustomGradient-"
 
 
 def custom_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable[..., Any]:
@@ -101,6 +103,8 @@ def _hand_to_graph(operation: Any) -> None:
     try:
         name = operation.get_attr("_gradient_op_type").decode()
     except ValueError:
+        return
+    if not name.startswith(_OF_ONE_CALL):
         return
     graph = operation.graph
     # An attribute: a weak dictionary would keep the graph alive, because the closure holds it.
