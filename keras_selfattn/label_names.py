@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -161,6 +161,10 @@ def label_rows(labels: Any) -> list[Any]:
         return list(labels)
     if not hasattr(labels, "__array__"):
         refuse_table("The labels", labels)
+    if isinstance(labels, Iterator):
+        raise DataError(
+            f"The labels must be in a list. Received a {type(labels).__name__}; give `list(labels)`."
+        )
     array = np.asarray(labels)
     if array.ndim not in (1, 2):
         raise DataError(

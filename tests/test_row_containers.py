@@ -247,6 +247,21 @@ def test_targets_without_an_order_are_refused(trained, targets):
         models.SeriesRegressor(SMALL).adapt(SERIES, targets)
 
 
+@pytest.mark.parametrize(
+    ("rows", "labels", "said"),
+    [
+        ([{"a", "film"}], [["D", "N"]], "Row 0 .* must be a list of tokens"),
+        ([{"tokens": ["a", "film"]}], [["D"]], "Row 0 .* must be a list of tokens"),
+        ([["a", "film"]], [{"D", "N"}], "labels of row 0 .* must be a list, one for each token"),
+        ([["a", "film"]], iter([["D", "N"]]), r"must be in a list.*list_iterator; give `list\(labels\)`"),
+    ],
+    ids=["set of tokens", "record", "set of labels", "iterator"],
+)
+def test_tokens_and_their_labels_without_an_order_are_refused(rows, labels, said):
+    with pytest.raises(DataError, match=said):
+        models.TokenClassifier(SMALL).adapt(rows, labels)
+
+
 def test_a_pair_of_columns_for_training_is_read_by_the_same_rule():
     """A set would be paired with labels in an order of its own."""
     rows = LabelledRows(Column(TEXTS), dict(enumerate(LABELS)).values(), "made up")

@@ -1,5 +1,6 @@
 """Checked columns of raw inputs from any container."""
 
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,7 +141,8 @@ def _as_text(row: int, text: Any) -> str:
 
 def _as_tokens(row: int, tokens: Any) -> list[str]:
     where = f"row {row} (counted from 0)"
-    if isinstance(tokens, str | bytes) or not hasattr(tokens, "__iter__"):
+    # A set has no order, and of a dict the keys would be read.
+    if isinstance(tokens, str | bytes | Set | Mapping) or not hasattr(tokens, "__iter__"):
         raise DataError(f"{where.capitalize()} must be a list of tokens. Received {tokens!r:.80}.")
     found = []
     for place, token in enumerate(tokens):

@@ -3,7 +3,7 @@
 Axes: B (batch), T (positions), C (classes).
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import keras
@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_selfattn.errors import ConfigError
-from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, without_column
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, label_rows, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.integer_labels import named
@@ -71,7 +71,14 @@ class PositionHead(ClassHead):
 
     @staticmethod
     def read(y: Any) -> list[LabelList]:
-        return as_name_lists(_without_column(y))
+        y = _without_column(y)
+        for row, labels in enumerate([] if y is None else label_rows(y)):
+            if isinstance(labels, Set):
+                raise DataError(
+                    f"The labels of row {row} (counted from 0) must be a list, one for each token in order. "
+                    f"Received {labels!r:.80}."
+                )
+        return as_name_lists(y)
 
     def named(self, y: Any) -> Any:
         return named(_without_column(y), self.labels, per_position=True)
