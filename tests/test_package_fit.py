@@ -112,7 +112,7 @@ def test_nothing_is_said_where_this_project_is_not_installed(installed):
 def misfit(installed, monkeypatch):
     """This Python as it was seen: its protobuf is too old for grpcio-health-checking."""
     of_serve(installed)
-    monkeypatch.syspath_prepend(installed.folder)
+    monkeypatch.setattr(package_fit, "misfits", lambda extra: misfits(extra, [installed.folder]))
 
 
 class VersionError(Exception):

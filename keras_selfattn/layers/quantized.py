@@ -123,9 +123,14 @@ def quantize_kernels(layer: Any, places: Iterable[tuple[Any, str]], config: Any)
         setattr(holder, name, _quantized(layer, _taken(layer, holder, name), config))
     layer.quantization_config = config
     layer._is_quantized = True  # before the policy, which would quantize the layer
-    layer._policy_before = layer.dtype_policy
+    # Keras' setter of `dtype_policy` calls `quantize` after it has set one of int8.
+    layer._policy_before = layer.dtype_policy if has_policy_map(layer) else _floats(layer.dtype_policy)
     settle_policy(layer)  # or the user's map would get an entry
-    layer.dtype_policy = keras.dtype_policies.get(f"int8_from_{layer.dtype_policy.name}")
+    layer.dtype_policy = keras.dtype_policies.get(f"int8_from_{_floats(layer.dtype_policy).name}")
+
+
+def _floats(policy: Any) -> Any:
+    return keras.dtype_policies.get(policy.name.rpartition("_from_")[2])
 
 
 def inputs_quantizer(config: Any) -> Callable | None:

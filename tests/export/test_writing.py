@@ -410,7 +410,7 @@ def test_a_few_numbers_of_each_run_may_be_odd_and_no_more():
         rows = random.uniform(size=(24, 1)) < share
         return {"score": np.where(rows, 0.5 + random.uniform(1e-5, 1e-3, (24, 6)), 0.5).astype("float32")}
 
-    assert checked_case(lambda _: off(0.3), outputs) is None
+    assert checked_case(lambda _: off(0.05), outputs) is None
     assert "between two runs" in checked_case(lambda _: off(1), outputs)
 
 

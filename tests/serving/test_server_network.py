@@ -139,6 +139,7 @@ def test_reflection_tells_the_services_and_their_messages(half_server):
         "tensorflow.serving.ModelService",
         "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     }
     assert predict_pb2.DESCRIPTOR.serialized_pb in found.file_descriptor_response.file_descriptor_proto
