@@ -3,10 +3,18 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import BACKEND, array
 from variants import ATTENDING, MADE, MAKE, WIDTH, every_layer_mostly_slow, inputs, mostly_slow, takes
 
 from keras_selfattn import layers
+
+
+def skip_what_pytorch_cannot_trace(layer):
+    """On PyTorch Keras traces with 83 in place of a size that it does not know, and without values."""
+    if BACKEND == "torch" and (
+        isinstance(layer, layers.LearnedPositionEncoding) or getattr(layer, "remat", False)
+    ):
+        pytest.skip("a table of 70 positions has no 83, and repeated dropout needs its seed's value")
 
 
 class Around(keras.layers.Layer):
@@ -38,6 +46,7 @@ def check(layer, symbolic, real):
 
 @every_layer_mostly_slow
 def test_a_users_layer_is_built_with_unknown_sizes(make):
+    skip_what_pytorch_cannot_trace(make())
     check(make(), {"inputs": keras.Input((None, WIDTH))}, {"inputs": inputs()})
 
 
@@ -97,6 +106,7 @@ def test_a_users_layer_gets_weights_of_unknown_sizes(name):
 
 @every_layer_mostly_slow
 def test_a_users_layer_trains_after_its_build(make):
+    skip_what_pytorch_cannot_trace(make())
     ids = keras.Input((None,), dtype="int32")
     x = Around(make(), **({"training": True} if takes(make(), "training") else {}))(
         keras.layers.Embedding(9, WIDTH)(ids)
