@@ -23,7 +23,7 @@ _PROCESSES = 2
 
 @dataclass(frozen=True)
 class Setting:
-    """How a process runs its graphs.
+    """The settings under which a process runs its graphs.
 
     Args:
         name: shown in the table.
@@ -52,7 +52,7 @@ SETTINGS = (
 
 @dataclass
 class Watched:
-    """What was seen of one piece under one setting.
+    """The runs of one piece under one setting that were watched.
 
     Args:
         runs: how many.

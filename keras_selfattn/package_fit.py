@@ -149,7 +149,7 @@ def _sentence(needed_by: str, found: Sequence[Misfit], error: BaseException) -> 
 
 @dataclass(frozen=True)
 class _Need:
-    """What a package needs of another one: the package with its version, and a SpecifierSet."""
+    """A need of one package for another: the package with its version, and a SpecifierSet."""
 
     by: str
     versions: Any

@@ -12,7 +12,7 @@ _VALUES: Mapping[str, float | bytes] = {"NaN": float("nan"), "": b""}
 
 @dataclass(frozen=True)
 class RowPadding:
-    """What lengthens the second axis of rows without changing their answers.
+    """A value that lengthens the second axis of rows without changing their answers.
 
     Attributes:
         values: the value of padding, by input tensor; rows of other inputs stay as they are.
