@@ -87,7 +87,7 @@ def _in_process(backend: str, row: str, settings: Settings) -> dict[str, Any] | 
 def _texts(count: int) -> tuple[Any, list[Any], list[Any]]:
     import numpy as np
 
-    from keras_selfattn.data.languages import language_rows
+    from keras_selfattn.data.quickstart.languages import language_rows
     from keras_selfattn.models import TextClassifier
 
     rows = language_rows(["de", "en", "fr", "it"], 0).train

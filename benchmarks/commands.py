@@ -391,7 +391,7 @@ def client(rounds: int, csv_file: Path | None) -> None:
     """Our client beside TensorFlow Serving's stub: import, memory, codec and calls. Takes a few minutes."""
     from benchmarks.client import compare
     from benchmarks.machine import machine, versions
-    from keras_selfattn.atomic import write_file
+    from keras_selfattn.files.atomic import write_file
 
     rows = compare(rounds, lambda what: click.echo(f"measuring {what}", err=True))
     console.print(machine(), versions(), sep="\n", highlight=False, soft_wrap=True)

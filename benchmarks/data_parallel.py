@@ -88,9 +88,9 @@ def _ours(count: int, batch: int, port: int, index: int, steps: int) -> list[flo
     import numpy as np
 
     from keras_selfattn.models import TextClassifier, TextConfig
-    from keras_selfattn.models.batch_shares import WHOLE, feeding
-    from keras_selfattn.training.data_parallel import SharedSteps
-    from keras_selfattn.training.process_group import ProcessGroup
+    from keras_selfattn.models.batches.shares import WHOLE, feeding
+    from keras_selfattn.training.processes.data_parallel import SharedSteps
+    from keras_selfattn.training.processes.group import ProcessGroup
 
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)

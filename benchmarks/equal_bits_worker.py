@@ -23,7 +23,7 @@ def prepare(folder: str) -> None:
     import keras
     import tensorflow as tf
 
-    from keras_selfattn.data.languages import language_rows
+    from keras_selfattn.data.quickstart.languages import language_rows
     from keras_selfattn.models import TextClassifier, TextConfig
     from keras_selfattn.models.text.ngrams import ngram_ids
 

@@ -31,8 +31,8 @@ from sklearn.svm import LinearSVC
 from keras_selfattn import training
 from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, MODEL_SETTINGS
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
-from keras_selfattn.data.multilingual_names import LANGUAGES
+from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, names_table
+from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES
 from keras_selfattn.models import TextClassifier, TextConfig
 
 # Returns the language of each text.

@@ -68,7 +68,7 @@ def run(settings: Settings, model: Path, rows: int) -> Table:
 
 def write_texts(file: Path, rows: int) -> None:
     """Write a CSV of short texts: those that the quickstart learns, every other row with a second one."""
-    from keras_selfattn.data.languages import language_rows
+    from keras_selfattn.data.quickstart.languages import language_rows
 
     texts, draw = language_rows().train.inputs, random.Random(_SEED)
     with file.open("w", encoding="utf-8", newline="") as opened:

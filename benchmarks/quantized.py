@@ -20,7 +20,7 @@ from benchmarks.accuracy.sets import SETS, shortened
 from keras_selfattn import training
 from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, MODEL_SETTINGS
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.languages import language_rows, names_table
+from keras_selfattn.data.quickstart.languages import language_rows, names_table
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.tasks import task_named

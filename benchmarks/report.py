@@ -104,7 +104,7 @@ def _draw(table: "Table", drawn: tuple[str, str] | None, plot: Path) -> None:
     import io
 
     from benchmarks import figures
-    from keras_selfattn.atomic import write_file
+    from keras_selfattn.files.atomic import write_file
 
     figure = figures.scaling(table.results) if drawn is None else figures.bars(table.results, *drawn)
     image = io.BytesIO()

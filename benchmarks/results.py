@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.machine import machine, versions
-from keras_selfattn.atomic import write_file
+from keras_selfattn.files.atomic import write_file
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from keras_selfattn import plots
-from keras_selfattn.atomic import write_file
+from keras_selfattn.files.atomic import write_file
 from keras_selfattn.layers import MultiHeadSelfAttention, SinusoidalPositionEncoding
 
 LENGTH, WIDTH, SEED = 60, 32, 0

@@ -1,13 +1,12 @@
 """Versioned, checked SavedModels that take raw input and answer with names; and files of other runtimes."""
 
-from keras_selfattn.extras import require
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing, require
 
 # These alone: on a server versions are listed and inspected without the rest of what training needs.
 require("train", __name__, "tensorflow", "tensorflow_serving")
 
 with importing("train", __name__):
-    from keras_selfattn.version_files import read_card
+    from keras_selfattn.files.version_files import read_card
 
     from .card import Training
     from .inspection import Inspection, inspect_saved_model

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn import __version__, valid_json
-from keras_selfattn.version_files import CARD, digest, size_of
+from keras_selfattn import __version__
+from keras_selfattn.files import valid_json
+from keras_selfattn.files.version_files import CARD, digest, size_of
 
 from .contract import Contract
 from .precision import Comparison

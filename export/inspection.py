@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.version_files import digest, format_of, read_card, size_of
+from keras_selfattn.files.version_files import digest, format_of, read_card, size_of
 
 from . import warmup
 from .versions import latest_version

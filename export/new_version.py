@@ -13,10 +13,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.atomic import draft_directory, publish
 from keras_selfattn.errors import ExportError
-from keras_selfattn.object_stores import uri_of
-from keras_selfattn.store_calls import without_secrets
+from keras_selfattn.files.atomic import draft_directory, publish
+from keras_selfattn.files.object_stores import uri_of
+from keras_selfattn.files.store_calls import without_secrets
 
 from .stored_versions import upload
 from .versions import MOST, check_keep, clean, formats_of, list_versions, next_version

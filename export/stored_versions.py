@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoreFolder
-from keras_selfattn.version_files import CARD, FORMATS, format_in
+from keras_selfattn.files.object_stores import StoreFolder
+from keras_selfattn.files.version_files import CARD, FORMATS, format_in
 
 _log = logging.getLogger(__name__)
 

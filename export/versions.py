@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.atomic import remove_dead_drafts, remove_directory
 from keras_selfattn.errors import ExportError, StorageError
-from keras_selfattn.object_stores import uri_of
-from keras_selfattn.store_calls import without_secrets
-from keras_selfattn.version_files import card_in, format_of, read_card, size_of
+from keras_selfattn.files.atomic import remove_dead_drafts, remove_directory
+from keras_selfattn.files.object_stores import uri_of
+from keras_selfattn.files.store_calls import without_secrets
+from keras_selfattn.files.version_files import card_in, format_of, read_card, size_of
 
 from . import stored_versions
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_selfattn.data.arrow_tables import ARROW_ENDINGS
-from keras_selfattn.data.endings import checked_ending
+from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
+from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_selfattn.object_stores import uri_of
+from keras_selfattn.files.object_stores import uri_of
 
 from .errors import InvalidInputError, ServerStartError
 

@@ -10,8 +10,8 @@ import pytest
 from polars_files import INT128, unpacked
 from polars_files import VIEWS as FILE_OF_VIEWS
 
-from keras_selfattn.data.arrow_tables import arrow_records
-from keras_selfattn.data.arrow_values import held_values, plain_views
+from keras_selfattn.data.formats.arrow_tables import arrow_records
+from keras_selfattn.data.formats.arrow_values import held_values, plain_views
 from keras_selfattn.errors import DataError
 
 NS = 1_700_000_000_123_456_789

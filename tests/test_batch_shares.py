@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.batch_shares import Share, current_share, feeding
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
+from keras_selfattn.models.batches.shares import Share, current_share, feeding
 
 RANDOM = np.random.default_rng(0)
 LENGTHS = RANDOM.integers(1, 30, 47)

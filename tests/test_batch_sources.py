@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batch_sources import BatchSource
-from keras_selfattn.models.source_batches import SourceBatches
+from keras_selfattn.models.batches.source_batches import SourceBatches
+from keras_selfattn.models.batches.sources import BatchSource
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 4

@@ -22,7 +22,7 @@ from keras_selfattn.cli import console
 from keras_selfattn.cli.console import import_tensorflow
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.serve import first_question
-from keras_selfattn.data.sentences import SENTENCES
+from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
 

@@ -25,7 +25,7 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.text.masked_prediction import Masking, hide
-from keras_selfattn.run_folder import read_config, read_metrics
+from keras_selfattn.runs.run_folder import read_config, read_metrics
 
 # Of what stands around the steps: these are tested elsewhere, traced.
 pytestmark = pytest.mark.usefixtures("eager_steps")

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from keras_selfattn.data.formats.records import iter_rows
 from keras_selfattn.data.labelled import LabelledRows, labels_in, split_rows
-from keras_selfattn.data.multilingual_names import LANGUAGES, load_names, split_by_thing
-from keras_selfattn.data.records import iter_rows
+from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, load_names, split_by_thing
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.tasks import task_named
 
 
@@ -338,7 +338,7 @@ def test_reading_goes_on_from_the_end_of_any_row(tmp_path, name, content):
 
 
 def test_a_quote_that_nobody_closes_does_not_read_a_file_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_selfattn.data.row_lines._MOST_BYTES", 100)
+    monkeypatch.setattr("keras_selfattn.data.formats.row_lines._MOST_BYTES", 100)
     file = tmp_path / "t.csv"
     file.write_text('text\n"a\n' + "b\n" * 100)
     with pytest.raises(DataError, match=r"the row from line \d+ on has over 0 MiB. Is a quote missing"):

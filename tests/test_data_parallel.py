@@ -22,9 +22,9 @@ from ray_nodes import cluster_of_nodes
 from benchmarks.serving_servers import free_ports
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
-from keras_selfattn.cores import nvidia_gpus
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.training.data_parallel import AgreedLogs
+from keras_selfattn.machines.cores import nvidia_gpus
+from keras_selfattn.training.processes.data_parallel import AgreedLogs
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()"]
 PROGRAM = [sys.executable, parallel_training.__file__]

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import (
 
 from keras_selfattn import estimators, models
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.heads import ClassHead
+from keras_selfattn.models.heads.class_heads import ClassHead
 
 SMALL = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 1, "batch_size": 256}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 6

@@ -17,7 +17,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report import Columns
-from keras_selfattn.models.heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.training.evaluation import examine
@@ -274,7 +274,9 @@ def test_no_mistakes_are_a_file_with_its_header(run, tmp_path):
 
 
 def test_a_file_for_mistakes_that_cannot_be_written_is_said_before_a_model_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_selfattn.run_folder.is_pretrained", lambda _: pytest.fail("a run was read"))
+    monkeypatch.setattr(
+        "keras_selfattn.runs.run_folder.is_pretrained", lambda _: pytest.fail("a run was read")
+    )
     (tmp_path / "file").touch()
     for place, said in ((tmp_path, "must be a file"), (tmp_path / "file" / "m.csv", "cannot be written")):
         done = invoke("evaluate", "run", "t.csv", "--mistakes", place)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.training import few_rows
 from keras_selfattn.training.few_rows import (
     PairLoss,

@@ -25,10 +25,10 @@ from pretrained_folders import (
 from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.pretrained.row_parts import RowParts
-from keras_selfattn.run_folder import load_run, read_config
+from keras_selfattn.runs.run_folder import load_run, read_config
 
 ROWS = [["a", "goods", "film", "."], ["The", "badly"], ["films"], ["badly", "the", "goods", "film"]] * 6
 LABELS = [["D", "J", "N", "P"], ["D", "R"], ["N"], ["R", "D", "J", "N"]] * 6

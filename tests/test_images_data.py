@@ -6,7 +6,7 @@ from PIL import Image
 
 from keras_selfattn.data import read_images, split_rows
 from keras_selfattn.errors import DataError
-from keras_selfattn.run_folder import rows_for_run
+from keras_selfattn.runs.run_folder import rows_for_run
 
 RED = np.zeros((5, 7, 3), "uint8") + np.array([255, 0, 0], "uint8")
 GREY = np.arange(35, dtype="uint8").reshape(5, 7)

@@ -13,7 +13,7 @@ from PIL import Image
 from test_cli import invoke, read_until, run, start
 
 from keras_selfattn.cli.main import main
-from keras_selfattn.run_folder import read_config
+from keras_selfattn.runs.run_folder import read_config
 
 ROOT = Path(__file__).parent.parent
 

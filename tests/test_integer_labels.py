@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from keras_selfattn import models, training
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.heads import ClassHead, MultiLabelHead
-from keras_selfattn.models.indicators import as_indicators
-from keras_selfattn.models.integer_labels import by_place, named
-from keras_selfattn.models.sample_weights import row_weights
+from keras_selfattn.models.batches.sample_weights import row_weights
+from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.heads.indicators import as_indicators
+from keras_selfattn.models.heads.integer_labels import by_place, named
 from keras_selfattn.models.tokens.position_head import PositionHead
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}

@@ -8,7 +8,7 @@ import pytest
 
 from keras_selfattn.data import read_table
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import LabelList, as_name_lists, as_names, may_bear_several
+from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names, may_bear_several
 
 COLUMNS = {
     "an array [n, 1]": np.array([["b"], ["a"], ["b"]]),

@@ -8,9 +8,15 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from keras_selfattn.data.languages import HELD_OUT, LanguageRows, language_rows, load_messages, names_table
-from keras_selfattn.data.multilingual_names import LANGUAGES, all_names, load_names, split_by_thing
-from keras_selfattn.data.sentences import SENTENCES
+from keras_selfattn.data.quickstart.languages import (
+    HELD_OUT,
+    LanguageRows,
+    language_rows,
+    load_messages,
+    names_table,
+)
+from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, all_names, load_names, split_by_thing
+from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 MARKUP = re.compile(r"%\(|%s|<[a-z]|&nbsp;|Project-Id")
 

@@ -15,11 +15,11 @@ import pytest
 from pyarrow import parquet
 
 from keras_selfattn.asking.input_cells import input_value
-from keras_selfattn.data.records import columns_of, iter_records, iter_rows
+from keras_selfattn.data.formats.records import columns_of, iter_records, iter_rows
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_table
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import LabelList, as_name_lists, as_names
+from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 

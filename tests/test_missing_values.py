@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from keras_selfattn import valid_json
 from keras_selfattn.asking.input_cells import input_value
 from keras_selfattn.asking.row_answers import write
 from keras_selfattn.batch.row_files import Window, open_rows
@@ -21,10 +20,11 @@ from keras_selfattn.data.series import read_long_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import as_name_lists, as_names
+from keras_selfattn.files import valid_json
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.raw_inputs import as_texts, as_token_lists
-from keras_selfattn.run_folder import read_config, read_metrics, write_run
+from keras_selfattn.rows.label_names import as_name_lists, as_names
+from keras_selfattn.runs.run_folder import read_config, read_metrics, write_run
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 TEXTS = ["good", None, math.nan, ""]

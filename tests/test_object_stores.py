@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoredFile, StoreFolder
-from keras_selfattn.store_calls import without_secrets
+from keras_selfattn.files.object_stores import StoredFile, StoreFolder
+from keras_selfattn.files.store_calls import without_secrets
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_a_new_file_replaces_none(folder, tmp_path):
 
 
 def test_a_fetch_in_pieces_has_the_same_bytes(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_selfattn.object_stores._PIECE", 7)
+    monkeypatch.setattr("keras_selfattn.files.object_stores._PIECE", 7)
     contents = {"a": bytes(range(256)), "deep/b": b"seven77", "empty": b""}
     for name, content in contents.items():
         (tmp_path / "file").write_bytes(content)
@@ -89,7 +89,7 @@ def test_a_fetch_in_pieces_has_the_same_bytes(folder, tmp_path, monkeypatch):
 
 
 def test_a_fetch_of_a_file_that_has_become_shorter_fails(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_selfattn.object_stores._PAUSES_SECONDS", ())
+    monkeypatch.setattr("keras_selfattn.files.object_stores._PAUSES_SECONDS", ())
     (tmp_path / "file").write_bytes(b"0123")
     folder.write("1/file", tmp_path / "file")
     with pytest.raises(StorageError, match="ended early: 4 of 9 bytes") as caught:
@@ -122,7 +122,7 @@ def test_calls_that_nothing_can_interrupt_are_few_and_end_in_time(monkeypatch):
             return []
 
     fsspec.register_implementation("hanging", Hanging, clobber=True)
-    monkeypatch.setattr("keras_selfattn.store_calls.CALL_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.files.store_calls.CALL_SECONDS", 0.2)
     store = StoreFolder("hanging://m")
     before = threading.active_count()
     try:

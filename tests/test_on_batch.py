@@ -185,7 +185,7 @@ def test_a_batch_may_weigh_nothing_and_then_teaches_nothing(known, kind, weights
 
 def test_a_batch_is_one_step_however_long_its_rows_are(monkeypatch, known):
     """Elsewhere batches of long rows are divided, to bound memory; here the batch is the caller's."""
-    monkeypatch.setattr("keras_selfattn.models.batches._MAX_PAIRS", 4)
+    monkeypatch.setattr("keras_selfattn.models.batches.length_sorted._MAX_PAIRS", 4)
     model = known("tokens")
     assert len(model.batches(model.read_rows(TOKENS, TAGS, None, type(model.head)), 8)) > 1
     model.train_on_batch(TOKENS, TAGS)

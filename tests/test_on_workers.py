@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keras_selfattn.errors import TrainingError
-from keras_selfattn.training import on_workers
+from keras_selfattn.training.processes import on_workers
 from keras_selfattn.user_warnings import warn_user
 
 

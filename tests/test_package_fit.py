@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 import keras_selfattn.cli
-from keras_selfattn import package_fit
+from keras_selfattn import extras
 from keras_selfattn.asking import client_command
 from keras_selfattn.cli import entry, main
 from keras_selfattn.errors import PackageMisfitError
-from keras_selfattn.package_fit import importing, misfit_error, misfits
+from keras_selfattn.extras import importing, misfit_error, misfits
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_nothing_is_said_where_this_project_is_not_installed(installed):
 def misfit(installed, monkeypatch):
     """This Python as it was seen: its protobuf is too old for grpcio-health-checking."""
     of_serve(installed)
-    monkeypatch.setattr(package_fit, "misfits", lambda extra: misfits(extra, [installed.folder]))
+    monkeypatch.setattr(extras, "misfits", lambda extra: misfits(extra, [installed.folder]))
 
 
 class VersionError(Exception):
@@ -135,7 +135,7 @@ def test_an_import_that_fails_for_it_says_so_and_keeps_its_cause(error):
 
 
 def test_where_packages_fit_the_error_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr(package_fit, "misfits", lambda extra: [])
+    monkeypatch.setattr(extras, "misfits", lambda extra: [])
     with pytest.raises(AttributeError, match="no such thing"), importing("serve", "x"):
         raise AttributeError("no such thing")
 
@@ -166,7 +166,7 @@ def test_a_command_says_it_in_one_line_and_help_still_lists_all():
 
 @pytest.mark.usefixtures("broken_command")
 def test_a_command_that_fails_for_another_reason_shows_its_error(monkeypatch):
-    monkeypatch.setattr(package_fit, "misfits", lambda extra: [])
+    monkeypatch.setattr(extras, "misfits", lambda extra: [])
     done = CliRunner().invoke(main.main, ["serve"])
     assert type(done.exception).__name__ == "VersionError"
 
@@ -218,7 +218,7 @@ def test_what_another_extra_lacks_counts_only_if_its_packages_raised_the_error(i
     installed("ray", "2.60", "pytest>=999")
     monkeypatch.syspath_prepend(installed.folder)
     error = TypeError("of a module of nobody")
-    monkeypatch.setattr(package_fit, "_modules_of", lambda traceback: {"protobuf"})
+    monkeypatch.setattr(extras, "_modules_of", lambda traceback: {"protobuf"})
     assert misfit_error(error, ["client", "ray"], "x") is None
-    monkeypatch.setattr(package_fit, "_modules_of", lambda traceback: {"ray"})
+    monkeypatch.setattr(extras, "_modules_of", lambda traceback: {"ray"})
     assert "ray 2.60 needs pytest>=999" in str(misfit_error(error, ["client", "ray"], "x"))

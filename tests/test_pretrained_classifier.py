@@ -23,7 +23,7 @@ from pretrained_folders import (
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.run_folder import load_run, read_config, read_metrics
+from keras_selfattn.runs.run_folder import load_run, read_config, read_metrics
 
 LABELS = ["good", "bad", "mixed"]  # not in alphabetical order
 TEXTS = ["a good film .", "bad", "", "the films badly"]

@@ -10,7 +10,7 @@ from pretrained_folders import BYTE_PAIRS, MERGES, PIECES, PIECES_OF_MPNET, writ
 from safetensors.numpy import load_file
 
 from keras_selfattn import layers, models
-from keras_selfattn.data.sentences import SENTENCES
+from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch")

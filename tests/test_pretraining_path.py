@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from keras_selfattn.cli.main import main
 from keras_selfattn.data import read_corpus
 from keras_selfattn.errors import DataError
-from keras_selfattn.run_folder import read_config, read_metrics
+from keras_selfattn.runs.run_folder import read_config, read_metrics
 
 # Of what stands around the steps: these are tested elsewhere, traced.
 pytestmark = pytest.mark.usefixtures("eager_steps")

@@ -8,8 +8,9 @@ import keras
 import pytest
 
 from keras_selfattn.errors import ConfigError, OtherProcessError, Terminated, TrainingError
-from keras_selfattn.training import ProcessGroup, process_group
-from keras_selfattn.training.data_parallel import AgreedLogs
+from keras_selfattn.training import ProcessGroup
+from keras_selfattn.training.processes import group as process_group
+from keras_selfattn.training.processes.data_parallel import AgreedLogs
 
 
 class Channel:

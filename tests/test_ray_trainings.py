@@ -20,13 +20,13 @@ from ray_nodes import cluster_of_nodes
 
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
-from keras_selfattn.cores import thread_variables
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
+from keras_selfattn.machines.cores import thread_variables
+from keras_selfattn.machines.ray_cluster import connect
 from keras_selfattn.models import TextClassifier, TextConfig
-from keras_selfattn.ray_cluster import connect
-from keras_selfattn.run_folder import load_run
+from keras_selfattn.runs.run_folder import load_run
 from keras_selfattn.training import SideBySide, TrainConfig, packed_models
-from keras_selfattn.training.clusters import cluster_of, room_for
+from keras_selfattn.training.processes.clusters import cluster_of, room_for
 
 on_ray = [pytest.mark.slow, pytest.mark.process, pytest.mark.filterwarnings("ignore")]
 ROWS = (
@@ -226,7 +226,7 @@ class TestOnRay:
     def test_sigterm_still_calls_the_handler_of_this_program(self, address):
         program = (
             "import os, signal, sys, time\n"
-            "from keras_selfattn.ray_cluster import connect\n"
+            "from keras_selfattn.machines.ray_cluster import connect\n"
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
             "connect(sys.argv[1], 60)\n"
             "os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.data.sentences import SENTENCES
+from keras_selfattn.data.quickstart.sentences import SENTENCES
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig

@@ -10,7 +10,7 @@ from keras_selfattn import training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models import TextClassifier, TextConfig
-from keras_selfattn.run_folder import load_run, read_metrics
+from keras_selfattn.runs.run_folder import load_run, read_metrics
 from keras_selfattn.training.calibration import copy_calibration
 from keras_selfattn.training.fitting import enough_to_choose_epoch
 

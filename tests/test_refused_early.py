@@ -18,7 +18,9 @@ def table(tmp_path, monkeypatch):
     """A table that must not be read."""
     file = tmp_path / "small.csv"
     file.write_text("text,label\ngood,+\nbad,-\n")
-    monkeypatch.setattr("keras_selfattn.data.records._opened", lambda _: pytest.fail("a file was read"))
+    monkeypatch.setattr(
+        "keras_selfattn.data.formats.records._opened", lambda _: pytest.fail("a file was read")
+    )
     return file
 
 

@@ -19,7 +19,7 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import cut_windows
 from keras_selfattn.metrics import report_of
-from keras_selfattn.models.heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.reliability import reliability

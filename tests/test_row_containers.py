@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras_selfattn import estimators, models
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import as_names
-from keras_selfattn.row_containers import ordered_rows
+from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.label_names import as_names
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 4

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_selfattn import estimators, models
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.tokens.position_head import PositionAccuracy
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0}

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from keras_selfattn.batch.row_files import open_rows
-from keras_selfattn.data.arrow_tables import arrow_records
+from keras_selfattn.data.formats.arrow_tables import arrow_records
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import ConfigError, DataError

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.query_rows import rows_with_progress
-from keras_selfattn.data.records import Place, iter_records, iter_rows
+from keras_selfattn.data.formats.records import Place, iter_records, iter_rows
 from keras_selfattn.data.series import read_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.run_folder import corpus_for_run, rows_for_run
+from keras_selfattn.runs.run_folder import corpus_for_run, rows_for_run
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 SEEN = "';' separates the columns, add --separator ';'"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
-from keras_selfattn.run_folder import rows_for_run
+from keras_selfattn.runs.run_folder import rows_for_run
 
 SMALL = ["--width", "8", "--layers", "1", "--heads", "1", "--epochs", "1"]
 

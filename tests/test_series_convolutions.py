@@ -7,7 +7,7 @@ import pytest
 from keras_selfattn import models
 from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.series import wide_readout
 from keras_selfattn.models.series.dictionary import draw_groups, wins
 from keras_selfattn.models.series.kernel_pooling import pooled

@@ -8,7 +8,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from keras_selfattn import models
 from keras_selfattn.data import cut_windows
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.series import forecast_features as linear
 from keras_selfattn.models.series import regression
 from keras_selfattn.models.series.forecast_features import LastFrames, Summary, batched

@@ -15,7 +15,7 @@ from keras_selfattn.metrics.positions import labelling_report, span_report, span
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import all_may_follow, may_follow
 from keras_selfattn.report.results import answers_section
-from keras_selfattn.span_schemes import SpanScheme, scheme_of, why_no_scheme
+from keras_selfattn.rows.span_schemes import SpanScheme, scheme_of, why_no_scheme
 
 LABELS = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("LOC", "PER", "x-y"))]
 

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from keras_selfattn.data.formats.time_order import read_times
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
-from keras_selfattn.data.time_order import read_times
 from keras_selfattn.data.windows import cut_windows
 from keras_selfattn.errors import ConfigError, DataError
 

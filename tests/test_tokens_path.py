@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.run_folder import read_config, read_metrics, rows_for_run
+from keras_selfattn.runs.run_folder import read_config, read_metrics, rows_for_run
 
 ROOT = Path(__file__).parent.parent
 

@@ -12,14 +12,15 @@ import pytest
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from keras_selfattn import training
-from keras_selfattn.atomic import draft_directory, new_directory, publish, remove_directory, write_file
 from keras_selfattn.cli.export import targets_for, training_of
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
+from keras_selfattn.files.atomic import draft_directory, new_directory, publish, remove_directory, write_file
 from keras_selfattn.metrics.classes import calibration_error, classification_report
 from keras_selfattn.metrics.label_sets import label_set_report
-from keras_selfattn.models import TextClassifier, TextConfig, batches
-from keras_selfattn.run_folder import load_run, read_metrics, rows_for_run, task_of_run
+from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.models.batches import length_sorted as batches
+from keras_selfattn.runs.run_folder import load_run, read_metrics, rows_for_run, task_of_run
 from keras_selfattn.training.calibration import calibrate
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)

@@ -18,8 +18,8 @@ from keras_selfattn import models
 from keras_selfattn.cli.console import check_backend
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.batch_shapes import few_lengths
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
+from keras_selfattn.models.batches.shapes import few_lengths
 
 # The least optimisation: the steps are small, and compiling them is most of the time.
 FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

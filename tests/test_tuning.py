@@ -19,10 +19,11 @@ from keras_selfattn.models import (
     TextConfig,
     TokenClassifier,
 )
-from keras_selfattn.run_folder import load_run
-from keras_selfattn.training import TrainConfig, model_copies, trials, tuning
+from keras_selfattn.runs.run_folder import load_run
+from keras_selfattn.training import TrainConfig, trials, tuning
 from keras_selfattn.training.fitting import Fitted
-from keras_selfattn.training.model_copies import copy_of
+from keras_selfattn.training.processes import model_copies
+from keras_selfattn.training.processes.model_copies import copy_of
 from keras_selfattn.training.trials import Ended, OneAtATime
 from keras_selfattn.training.tuning import Limits
 

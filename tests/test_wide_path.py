@@ -13,7 +13,7 @@ from keras_selfattn import export, models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.export.contract import contract_for
 from keras_selfattn.export.precision import at_precision
-from keras_selfattn.models.subsampling import stratified_subsample
+from keras_selfattn.models.batches.subsampling import stratified_subsample
 from keras_selfattn.models.text import ngram_counts, ngram_fit, ngrams
 from keras_selfattn.models.text.ngram_counts import wide_logits
 from keras_selfattn.models.text.ngram_fit import fitted

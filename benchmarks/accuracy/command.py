@@ -87,7 +87,7 @@ def _print(outcome: "Outcome") -> None:
 
 def _write(output: Path | None, outcome: "Outcome", command: str) -> None:
     from benchmarks.accuracy.table import markdown
-    from keras_selfattn.atomic import write_file
+    from keras_selfattn.files.atomic import write_file
 
     if output is not None:
         write_file(output, markdown(outcome, command).encode())

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.usage import Usage
-from keras_selfattn.atomic import write_file
+from keras_selfattn.files.atomic import write_file
 
 _MB = 2**20
 

@@ -13,7 +13,7 @@ import numpy as np
 from keras_selfattn import __version__
 from keras_selfattn.errors import ExportError
 from keras_selfattn.extras import require
-from keras_selfattn.version_files import PORTABLE
+from keras_selfattn.files.version_files import PORTABLE
 
 from ..card import Training, model_card, write_card
 from ..contract import Contract

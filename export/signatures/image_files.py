@@ -72,7 +72,7 @@ def orientation_of(file: Tensor) -> Tensor:
     """Return the orientation in a file's Exif notes, int64 `[]`, from 1 (as stored) to 8.
 
     It is 1 if the notes are broken, or there are none. Training reads the same:
-    `keras_selfattn/data/exif_orientation.py`.
+    `keras_selfattn/data/formats/exif_orientation.py`.
 
     Args:
         file: string `[]`, the content of an image file.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.heads import THRESHOLD
+from keras_selfattn.models.heads.class_heads import THRESHOLD
 from keras_selfattn.models.tokens.span_labels import SpanDecoder
 
 Tensor = Any

@@ -15,7 +15,7 @@ from keras_selfattn.models import (
     TokenClassifier,
 )
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.series.classifier import SeriesModel
 
 from .trial_requests import Request, in_batches

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn import valid_json
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import Signature
 
 _ANSWER = ("label", "score")

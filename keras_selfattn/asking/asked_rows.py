@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
-from keras_selfattn.data.endings import ending_of
-from keras_selfattn.data.records import FIRST_ROWS, Record, iter_records
-from keras_selfattn.data.separators import checked_separator
+from keras_selfattn.data.formats.endings import ending_of
+from keras_selfattn.data.formats.records import FIRST_ROWS, Record, iter_records
+from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
 from keras_selfattn.serving.errors import InvalidInputError

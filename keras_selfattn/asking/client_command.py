@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from keras_selfattn.errors import PackageMisfitError, SelfAttentionError
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing
 
 _SHOWN_ROWS = 100
 _INTERRUPTED = 130  # what a shell makes of SIGINT

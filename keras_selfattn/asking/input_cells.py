@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.data.cells import text_of, token_texts
-from keras_selfattn.data.separators import other_separator
+from keras_selfattn.data.formats.cells import text_of, token_texts
+from keras_selfattn.data.formats.separators import other_separator
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import is_missing
+from keras_selfattn.rows.label_names import is_missing
+from keras_selfattn.rows.written_lists import written_list
 from keras_selfattn.serving.client import Signature, TensorSpec
-from keras_selfattn.written_lists import written_list
 
 # Name of the input for files: the user gives their names, and their content is sent.
 _FILES = "encoded"

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from keras_selfattn import valid_json
 from keras_selfattn.asking.answer_values import cell_text, plain
 from keras_selfattn.asking.asked_rows import QueryRow
 from keras_selfattn.asking.input_cells import without_padding
 from keras_selfattn.errors import DataError
+from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import Client, ModelMetadata, Signature, TensorSpec, VersionStatus
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
 
@@ -81,7 +81,7 @@ def write_file(output: Path, answers: Iterable[Answer], form: str) -> None:
     Raises:
         DataError: if it cannot be written.
     """
-    from keras_selfattn.atomic import text_destination  # here: Windows lacks its file locks
+    from keras_selfattn.files.atomic import text_destination  # here: Windows lacks its file locks
 
     try:
         if output.is_dir():

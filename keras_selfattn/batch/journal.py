@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.atomic import lock_folder, publish, sync, write_file
 from keras_selfattn.errors import DataError
+from keras_selfattn.files.atomic import lock_folder, publish, sync, write_file
 
 
 @dataclass

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError, first_line
-from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.files.version_files import GRAPHS, digest
 from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.failures import ServerRef
 from keras_selfattn.serving.client.inputs import checked_inputs
 from keras_selfattn.serving.errors import InvalidInputError
-from keras_selfattn.version_files import GRAPHS, digest
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -186,7 +186,7 @@ def _is_saved_model(folder: Path) -> bool:
 def _trained_column(folder: Path) -> str | None:
     """Return the column with the texts of a run's training, if it tells."""
     from keras_selfattn.errors import RunError
-    from keras_selfattn.run_folder import read_config
+    from keras_selfattn.runs.run_folder import read_config
 
     try:
         reading = read_config(folder).get("reading")

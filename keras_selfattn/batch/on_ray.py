@@ -18,9 +18,9 @@ from typing import Any
 from keras_selfattn.batch.model_graph import ModelPath
 from keras_selfattn.batch.part import Answered, Part, PendingWindow
 from keras_selfattn.batch.predictor import loaded
-from keras_selfattn.cores import use_cores
 from keras_selfattn.errors import ConfigError, DataError, SelfAttentionError
-from keras_selfattn.ray_cluster import ray_errors
+from keras_selfattn.machines.cores import use_cores
+from keras_selfattn.machines.ray_cluster import ray_errors
 from keras_selfattn.serving.client import Signature
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from keras_selfattn.data.arrow_tables import Feature, class_features, named_classes
-from keras_selfattn.data.arrow_values import held_values, plain_views, unreadable
-from keras_selfattn.data.records import Place, columns_of, iter_rows
-from keras_selfattn.data.separators import checked_separator
+from keras_selfattn.data.formats.arrow_tables import Feature, class_features, named_classes
+from keras_selfattn.data.formats.arrow_values import held_values, plain_views, unreadable
+from keras_selfattn.data.formats.records import Place, columns_of, iter_rows
+from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import ConfigError, DataError
 
 TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from keras_selfattn import valid_json
 from keras_selfattn.asking.answer_values import cell_text, plain
-from keras_selfattn.atomic import new_file
 from keras_selfattn.batch.row_files import PARQUET, Window, arrow
-from keras_selfattn.data.arrow_tables import FEATURES_KEY
+from keras_selfattn.data.formats.arrow_tables import FEATURES_KEY
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.files import valid_json
+from keras_selfattn.files.atomic import new_file
 
 Answers = Mapping[str, Sequence[Any]]
 

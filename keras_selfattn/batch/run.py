@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from keras_selfattn.atomic import check_writable, is_stream
 from keras_selfattn.batch.journal import Journal, open_journal, published, writing
 from keras_selfattn.batch.length_batches import Model
 from keras_selfattn.batch.part import Answered, Part, answered
 from keras_selfattn.batch.row_files import ENDINGS, PARQUET, arrow
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.files.atomic import check_writable, is_stream
 
 
 class Engine(Protocol):

@@ -18,10 +18,10 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
-from keras_selfattn.atomic import check_writable, is_stream
 from keras_selfattn.cli.compile_cache import use_compile_cache
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.extras import require
+from keras_selfattn.files.atomic import check_writable, is_stream
 
 # Backends of Keras, and the variable that chooses one.
 _BACKENDS = ("tensorflow", "jax", "torch")

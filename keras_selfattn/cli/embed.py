@@ -10,13 +10,13 @@ import numpy as np
 
 from keras_selfattn.asking.asked_rows import check_asked
 from keras_selfattn.asking.connected_client import connected
-from keras_selfattn.atomic import new_file
 from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import rows_with_progress
 from keras_selfattn.cli.task_options import NO_HEADER, SEPARATOR
 from keras_selfattn.errors import DataError, SelfAttentionError
+from keras_selfattn.files.atomic import new_file
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
 

@@ -4,8 +4,7 @@ import os
 import sys
 
 from keras_selfattn.errors import MissingExtraError
-from keras_selfattn.extras import EXTRA_OF_COMMAND, extras_of, install
-from keras_selfattn.package_fit import misfit_error
+from keras_selfattn.extras import EXTRA_OF_COMMAND, extras_of, install, misfit_error
 
 _INTERRUPTED = 130  # as a shell says of a command that Ctrl-C ended
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn import valid_json
-from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.cli.console import check_page_file, console, import_tensorflow
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.run_checks import check_no_file_of_run
+from keras_selfattn.files import valid_json
+from keras_selfattn.files.atomic import check_writable, is_stream, text_destination
+from keras_selfattn.runs.run_checks import check_no_file_of_run
 
 if TYPE_CHECKING:
     from keras_selfattn.metrics.report import Columns
@@ -59,7 +59,7 @@ def command(
 
     TABLE is a file like that of the training, and read like it unless options say otherwise.
     """
-    from keras_selfattn.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
+    from keras_selfattn.runs.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
 
     reading = given(options, READING)
     if mistakes is not None:
@@ -94,7 +94,7 @@ def command(
 
 def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_file: Path | None) -> None:
     """Print the figures of a pretrained run on texts, and write their report."""
-    from keras_selfattn.run_folder import corpus_for_run, load_run
+    from keras_selfattn.runs.run_folder import corpus_for_run, load_run
 
     texts = corpus_for_run(run, table, reading)
     import_tensorflow("sklearn.metrics", batches=True)

@@ -12,10 +12,10 @@ from keras_selfattn.cli.task_options import READING, check_task, given, panels_o
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.extras import require
-from keras_selfattn.folder_kinds import holds_pretrained, lacks
-from keras_selfattn.object_stores import uri_of
+from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.files.object_stores import uri_of
+from keras_selfattn.files.version_files import PORTABLE
 from keras_selfattn.tasks import task_named
-from keras_selfattn.version_files import PORTABLE
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training
@@ -169,7 +169,7 @@ def _labels(file: Path) -> list[str]:
 
 def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
     """Return rows, read like the run's; for a .keras file, read for the task of the data file's ending."""
-    from keras_selfattn.run_folder import rows_for_run, task_of_run
+    from keras_selfattn.runs.run_folder import rows_for_run, task_of_run
 
     task = task_named(None, data) if run.suffix == ".keras" else task_of_run(run)
     check_task(task, reading)
@@ -178,7 +178,7 @@ def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
 
 def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
     """Return targets as the model's head reads them; for a model without our heads, one label a row."""
-    from keras_selfattn.models.heads import ClassHead
+    from keras_selfattn.models.heads.class_heads import ClassHead
 
     try:
         return getattr(model, "head", ClassHead).read(rows.targets)
@@ -189,7 +189,7 @@ def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
 def _load(run: Path) -> tuple[Any, Any]:
     """Return the model and, from a run folder, the record of its training; otherwise None."""
     from keras_selfattn.models import load
-    from keras_selfattn.run_folder import load_run
+    from keras_selfattn.runs.run_folder import load_run
 
     if run.suffix == ".keras" or holds_pretrained(run):
         return load(run), None
@@ -203,7 +203,7 @@ def training_of(run: Path) -> "Training":
         RunError: if the folder's record is damaged.
     """
     from keras_selfattn.export import Training
-    from keras_selfattn.run_folder import read_config, read_example, read_metrics
+    from keras_selfattn.runs.run_folder import read_config, read_example, read_metrics
 
     config = read_config(run)
     parts, settings = (config.get(name) for name in ("data", "training"))

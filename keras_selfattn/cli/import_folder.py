@@ -8,7 +8,7 @@ from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import PATH, PanelCommand
 from keras_selfattn.cli.task_options import OUTPUT
 from keras_selfattn.errors import RunError
-from keras_selfattn.run_folder import check_output, write_imported, writing
+from keras_selfattn.runs.run_folder import check_output, write_imported, writing
 
 _SHOWN = 10  # labels
 

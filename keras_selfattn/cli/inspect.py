@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn import valid_json
 from keras_selfattn.cli.console import columns, console, import_tensorflow
+from keras_selfattn.files import valid_json
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Inspection

@@ -12,9 +12,9 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from keras_selfattn.cli.console import error_console
-from keras_selfattn.cores import thread_variables, usable_cores
 from keras_selfattn.errors import Terminated
-from keras_selfattn.free_ports import free_port
+from keras_selfattn.machines.cores import thread_variables, usable_cores
+from keras_selfattn.machines.free_ports import free_port
 
 _HOST = "127.0.0.1"
 _VARIABLE = "KERAS_SELFATTN_LAUNCHED"

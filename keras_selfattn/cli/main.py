@@ -18,8 +18,7 @@ import click
 from keras_selfattn import __version__
 from keras_selfattn.asking.exit_status import FAILED, exit_status, output_failed
 from keras_selfattn.errors import MissingExtraError, PackageMisfitError, SelfAttentionError, Terminated
-from keras_selfattn.extras import extras_of, install, missing_extra
-from keras_selfattn.package_fit import misfit_error, raised_by_import
+from keras_selfattn.extras import extras_of, install, misfit_error, missing_extra, raised_by_import
 from keras_selfattn.serving.errors import ServingError
 
 # In the order of their use. A module is imported only for its own command, so that `query` needs no

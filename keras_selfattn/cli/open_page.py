@@ -23,9 +23,9 @@ from keras_selfattn.cli.console import console, starting_tensorflow
 from keras_selfattn.cli.panels import Option, PanelCommand
 from keras_selfattn.errors import ConfigError, ExportError, first_line
 from keras_selfattn.extras import require
-from keras_selfattn.folder_kinds import holds_pretrained
-from keras_selfattn.object_stores import uri_of
-from keras_selfattn.version_files import GRAPHS, format_of
+from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.files.object_stores import uri_of
+from keras_selfattn.files.version_files import GRAPHS, format_of
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server.until_stopped import Serving

@@ -149,7 +149,7 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     @contextmanager
     def on_ray() -> Iterator[Engine]:
         from keras_selfattn.batch.on_ray import RayEngine
-        from keras_selfattn.ray_cluster import connect
+        from keras_selfattn.machines.ray_cluster import connect
 
         with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
             connect(options["ray"], options["timeout"], "ray.data")

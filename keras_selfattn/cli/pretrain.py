@@ -21,7 +21,7 @@ from keras_selfattn.cli.task_options import (
     given,
     pretraining_settings,
 )
-from keras_selfattn.data.endings import ending_of
+from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.texts import read_corpus
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from keras_selfattn.cli.console import BACKEND_VARIABLE, console
 from keras_selfattn.cli.launch import launch, launched
 from keras_selfattn.cli.panels import ARGUMENTS, COUNT, Option
 from keras_selfattn.cli.task_options import TIMEOUT
-from keras_selfattn.cores import nvidia_gpus, usable_cores
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.machines.cores import nvidia_gpus, usable_cores
 
 if TYPE_CHECKING:
     from keras_selfattn.training import ProcessGroup

@@ -15,7 +15,6 @@ import click
 import numpy as np
 from rich.text import Text
 
-from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import (
     can_plot,
     columns,
@@ -27,10 +26,11 @@ from keras_selfattn.cli.console import (
 from keras_selfattn.cli.export import training_of
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
-from keras_selfattn.data.multilingual_names import LANGUAGES, Name, english_name
-from keras_selfattn.data.sentences import SENTENCES
+from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, names_table
+from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, Name, english_name
+from keras_selfattn.data.quickstart.sentences import SENTENCES
 from keras_selfattn.errors import DataError, ExportError, RunError
+from keras_selfattn.files.atomic import write_file
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from keras_selfattn.cli.console import columns, console
-from keras_selfattn.figure_names import name_in_words, value_in_words
 from keras_selfattn.metrics import Report
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.report import ClassReport
+from keras_selfattn.report.figure_names import name_in_words, value_in_words
 
 # More classes than this do not fit a terminal as a matrix, nor help as one.
 _MATRIX_CLASSES = 10

@@ -8,8 +8,8 @@ import click
 from keras_selfattn.cli.main import AFTER_INTERRUPT
 from keras_selfattn.cli.task_options import flag
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.folder_kinds import holds_pretrained, lacks
-from keras_selfattn.run_folder import check_output
+from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.runs.run_folder import check_output
 
 
 def check_place(output: Path, overwrite: bool, resume: bool) -> None:

@@ -203,7 +203,7 @@ def _trained(
 ) -> "Run":
     """Train in this process, in a group of them, or on a Ray cluster, as the options say."""
     from keras_selfattn.training import train
-    from keras_selfattn.training.on_workers import train_on_workers
+    from keras_selfattn.training.processes.on_workers import train_on_workers
 
     cluster = ray_settings(options)
     if cluster is not None and not searches:

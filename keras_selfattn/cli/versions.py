@@ -6,7 +6,7 @@ import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.object_stores import uri_of
+from keras_selfattn.files.object_stores import uri_of
 
 _PANELS = {
     "Options": (

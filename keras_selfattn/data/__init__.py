@@ -12,8 +12,8 @@ from keras_selfattn.data.windows import Windows, cut_windows
 from keras_selfattn.extras import require
 
 if TYPE_CHECKING:
-    from keras_selfattn.data.languages import LanguageRows, language_rows, load_messages
-    from keras_selfattn.data.multilingual_names import (
+    from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, load_messages
+    from keras_selfattn.data.quickstart.multilingual_names import (
         LANGUAGES,
         Name,
         all_names,
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
     # Imported on first use: only the first data needs Babel, and all commands read files.
     if name in _FIRST_DATA:
         require("train", f"{__name__}.{name}", "babel", "django", "stopwordsiso")
-        return getattr(importlib.import_module(f"{__name__}.{_FIRST_DATA[name]}"), name)
+        return getattr(importlib.import_module(f"{__name__}.quickstart.{_FIRST_DATA[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.endings import checked_ending
-from keras_selfattn.data.exif_orientation import exif_orientation
+from keras_selfattn.data.formats.endings import checked_ending
+from keras_selfattn.data.formats.exif_orientation import exif_orientation
+from keras_selfattn.data.formats.npz_files import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.npz_files import read_arrays
 from keras_selfattn.errors import DataError
 from keras_selfattn.extras import require
-from keras_selfattn.label_names import LabelReader, without_column
+from keras_selfattn.rows.label_names import LabelReader, without_column
 from keras_selfattn.user_warnings import warn_user
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})

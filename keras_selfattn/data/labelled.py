@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import ordered_rows, refuse_table
+from keras_selfattn.rows.containers import ordered_rows, refuse_table
 
 
 @dataclass(frozen=True)

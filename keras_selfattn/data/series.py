@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_selfattn.data.endings import checked_ending
+from keras_selfattn.data.formats.endings import checked_ending
+from keras_selfattn.data.formats.npz_files import read_arrays
+from keras_selfattn.data.formats.plain_numbers import bare, number_of
+from keras_selfattn.data.formats.separators import checked_separator
+from keras_selfattn.data.formats.ts_files import read_ts
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.npz_files import read_arrays
-from keras_selfattn.data.plain_numbers import bare, number_of
-from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.data.series_formats import read_delimited, read_frames
-from keras_selfattn.data.ts_files import read_ts
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.label_names import LabelReader, is_missing, without_column
-from keras_selfattn.row_containers import ordered_rows
+from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.label_names import LabelReader, is_missing, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.plain_numbers import bare, is_number, number_of, values_of
-from keras_selfattn.data.records import Record
+from keras_selfattn.data.formats.plain_numbers import bare, is_number, number_of, values_of
+from keras_selfattn.data.formats.records import Record
+from keras_selfattn.data.formats.time_order import TimeColumn, check_time_format, read_times
+from keras_selfattn.data.formats.ts_files import lines_with_text
 from keras_selfattn.data.texts import read_columns, warn_of_absent
-from keras_selfattn.data.time_order import TimeColumn, check_time_format, read_times
-from keras_selfattn.data.ts_files import lines_with_text
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import LabelReader, is_missing
+from keras_selfattn.rows.label_names import LabelReader, is_missing
 from keras_selfattn.user_warnings import warn_user
 
 _BLANKS = re.compile(" +")

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from keras_selfattn.data.arrow_tables import ARROW_ENDINGS
-from keras_selfattn.data.cells import checked_items, token_texts
-from keras_selfattn.data.endings import checked_ending
+from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
+from keras_selfattn.data.formats.cells import checked_items, token_texts
+from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_columns
 from keras_selfattn.data.token_columns import BLANKS, Token, column_rows, is_empty, token_lines
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.label_names import LabelReader
+from keras_selfattn.rows.label_names import LabelReader
 
 # Columns of CoNLL-U that hold one of a few labels, by place; the token is in the second.
 _CONLLU_COLUMNS = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}

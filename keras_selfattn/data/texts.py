@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.data.arrow_tables import ARROW_ENDINGS, arrow_records
-from keras_selfattn.data.cells import text_of
-from keras_selfattn.data.endings import checked_ending, ending_of
-from keras_selfattn.data.fasttext_lines import read_fasttext
+from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS, arrow_records
+from keras_selfattn.data.formats.cells import text_of
+from keras_selfattn.data.formats.endings import checked_ending, ending_of
+from keras_selfattn.data.formats.fasttext_lines import read_fasttext
+from keras_selfattn.data.formats.records import Record, iter_lines, iter_records
+from keras_selfattn.data.formats.separators import checked_separator, other_separator
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import Record, iter_lines, iter_records
-from keras_selfattn.data.separators import checked_separator, other_separator
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import LabelList, LabelReader, is_missing
+from keras_selfattn.rows.label_names import LabelList, LabelReader, is_missing
+from keras_selfattn.rows.written_lists import WrittenList, written_list
 from keras_selfattn.user_warnings import warn_user
-from keras_selfattn.written_lists import WrittenList, written_list
 
 # Names of columns in a message.
 _SHOWN = 20

@@ -8,9 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_selfattn.data.records import iter_lines
+from keras_selfattn.data.formats.records import iter_lines
 from keras_selfattn.errors import DataError
-from keras_selfattn.span_schemes import OUTSIDE, SpanScheme, scheme_of
+from keras_selfattn.rows.span_schemes import OUTSIDE, SpanScheme, scheme_of
 
 # Blanks between columns. All others, such as U+00A0 and U+2028, are part of a token.
 BLANKS = " \t"

@@ -1,7 +1,6 @@
 """scikit-learn estimators over the models, for cross-validation, searches and pipelines."""
 
-from keras_selfattn.extras import require
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing, require
 
 require("train", __name__)
 

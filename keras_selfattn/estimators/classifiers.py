@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.estimators.base import ModelEstimator, SeriesRows
 from keras_selfattn.models import ImageClassifier, SeriesClassifier, TextClassifier
-from keras_selfattn.row_containers import ordered_rows
+from keras_selfattn.rows.containers import ordered_rows
 
 
 class ClassifierEstimator(ClassifierMixin, ModelEstimator):

@@ -8,7 +8,7 @@ from sklearn.utils.validation import _check_y, check_consistent_length
 
 from keras_selfattn.estimators.base import SeriesRows
 from keras_selfattn.models import SeriesForecaster, SeriesRegressor
-from keras_selfattn.row_containers import ordered_rows
+from keras_selfattn.rows.containers import ordered_rows
 
 
 class SeriesRegressorEstimator(RegressorMixin, SeriesRows):

@@ -12,19 +12,19 @@ from keras_selfattn.layers.linear_attention import LinearSelfAttention
 from keras_selfattn.layers.peers.exchange import from_peer, to_peer
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.portable import portable
-from keras_selfattn.layers.position_encodings import (
+from keras_selfattn.layers.positions.encodings import (
     LearnedPositionEncoding,
     SinusoidalPositionEncoding,
     SinusoidalPositionEncoding2D,
 )
-from keras_selfattn.layers.position_strategy import PositionStrategy
-from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
-from keras_selfattn.layers.relative_positions import (
+from keras_selfattn.layers.positions.relative import (
     BucketedBias,
     LinearBias,
     RelativePositions,
 )
-from keras_selfattn.layers.rotary_positions import RotaryPositions
+from keras_selfattn.layers.positions.rotary import RotaryPositions
+from keras_selfattn.layers.positions.strategy import PositionStrategy
+from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 
 __all__ = [

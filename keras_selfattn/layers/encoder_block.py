@@ -28,7 +28,7 @@ from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.policy_maps import call_tokens
-from keras_selfattn.layers.position_strategy import PositionStrategy
+from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.remat import NoRemat, is_chosen, outputs_and_losses, rematerialise
 from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state

@@ -23,9 +23,9 @@ from keras_selfattn.layers.attention_math import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.masks import PairMask, pair_mask
-from keras_selfattn.layers.named_positions import checked_strategy
-from keras_selfattn.layers.position_strategy import PositionStrategy
-from keras_selfattn.layers.relative_positions import RelativePositions
+from keras_selfattn.layers.positions.named import checked_strategy
+from keras_selfattn.layers.positions.relative import RelativePositions
+from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens

@@ -1,7 +1,6 @@
 """Metrics of a model: one kind of report for each task."""
 
-from keras_selfattn.extras import require
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing, require
 
 require("train", __name__, "sklearn")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.report import Columns
-from keras_selfattn.models.heads import THRESHOLD, ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import THRESHOLD, ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 

@@ -17,7 +17,7 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.classes import ClassificationReport, classification_report
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, precision_recall_f1
-from keras_selfattn.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of, why_no_scheme
+from keras_selfattn.rows.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of, why_no_scheme
 
 
 class Span(NamedTuple):

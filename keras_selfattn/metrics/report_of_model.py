@@ -11,7 +11,7 @@ from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.metrics.numbers import number_report
 from keras_selfattn.metrics.positions import labelling_report
 from keras_selfattn.metrics.report import Report
-from keras_selfattn.models.heads import THRESHOLD, ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import THRESHOLD, ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 

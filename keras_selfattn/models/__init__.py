@@ -1,7 +1,6 @@
 """Models that take raw input, each with its config, and `load`."""
 
-from keras_selfattn.extras import require
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing, require
 
 require("train", __name__)
 

@@ -10,18 +10,23 @@ import tensorflow as tf
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batch_shapes import compiles_each_shape, lengths_allowed
-from keras_selfattn.models.batch_shares import WHOLE, current_share
-from keras_selfattn.models.batch_sources import BatchSource, RawBatch, is_source, raw_source
-from keras_selfattn.models.batches import LengthSortedBatches, checked_size
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, checked_size
+from keras_selfattn.models.batches.sample_weights import (
+    check_some_weight,
+    row_weights,
+    weighted,
+    with_classes,
+)
+from keras_selfattn.models.batches.shapes import compiles_each_shape, lengths_allowed
+from keras_selfattn.models.batches.shares import WHOLE, current_share
+from keras_selfattn.models.batches.source_batches import check_alone, fit_source, read_source, validation_rows
+from keras_selfattn.models.batches.sources import BatchSource, RawBatch, is_source, raw_source
 from keras_selfattn.models.config import EncoderConfig, checked_config
 from keras_selfattn.models.deferred_compile import check_strategy_scope
-from keras_selfattn.models.heads import Head
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.keras_methods import KerasMethods
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
-from keras_selfattn.models.sample_weights import check_some_weight, row_weights, weighted, with_classes
-from keras_selfattn.models.source_batches import check_alone, fit_source, read_source, validation_rows
-from keras_selfattn.row_containers import ordered_rows, refuse_table
+from keras_selfattn.rows.containers import ordered_rows, refuse_table
 
 Tensor = Any
 

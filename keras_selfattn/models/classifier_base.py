@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.heads import BITS, THRESHOLD, ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.indicators import as_indicators
+from keras_selfattn.models.heads.class_heads import BITS, THRESHOLD, ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.indicators import as_indicators
 from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.rows.label_names import may_bear_several
 
 
 class Classifier(RawModel):
@@ -17,8 +17,8 @@ class Classifier(RawModel):
     Args:
         config: the model's settings; by default, those of its kind.
         multi_label: True if rows may have several labels; None leaves it to the labels of the first `fit`
-            (`label_names.may_bear_several`). Labels that are rows of zeros and ones, a column for each class,
-            need it: they are several labels a row if True, and one-hot if False.
+            (`rows.label_names.may_bear_several`). Labels that are rows of zeros and ones, a column for each
+            class, need it: they are several labels a row if True, and one-hot if False.
     """
 
     def __init__(self, config: Any = None, *, multi_label: bool | None = None, **kwargs: Any) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.sample_weights import aligned
 from keras_selfattn.models.fused_adamw import adamw
-from keras_selfattn.models.heads import Head
-from keras_selfattn.models.sample_weights import aligned
+from keras_selfattn.models.heads.class_heads import Head
 
 _DEFAULT = "default"
 

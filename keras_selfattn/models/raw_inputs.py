@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.label_names import is_missing
-from keras_selfattn.row_containers import ordered_rows, refuse_table
+from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.label_names import is_missing
 from keras_selfattn.user_warnings import warn_user
 
 # Of rows, float32 `[rows]`, or of the positions of each row, float32 `[T]`.

@@ -9,7 +9,7 @@ from typing import Any, cast
 import keras
 
 from keras_selfattn.errors import RunError
-from keras_selfattn.folder_kinds import lacks
+from keras_selfattn.files.folder_kinds import lacks
 from keras_selfattn.layers import quantized_parts
 
 

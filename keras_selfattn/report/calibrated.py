@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_selfattn.drawing.builders import reliability_figure
-from keras_selfattn.models.heads import MultiLabelHead
+from keras_selfattn.models.heads.class_heads import MultiLabelHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.reliability import Reliability, reliability
 from keras_selfattn.report.sections import Named, Section, Table

@@ -11,11 +11,11 @@ from keras_selfattn.drawing.builders import metric_of, rows_of
 from keras_selfattn.drawing.figures import Chart, Line
 from keras_selfattn.drawing.markup import tag
 from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.figure_names import name_in_words, value_in_words
+from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import read_history
 from keras_selfattn.report.sections import Named, Page, Section, Table
 from keras_selfattn.report.settings import flattened
-from keras_selfattn.run_folder import check_run, read_config, read_metrics
+from keras_selfattn.runs.run_folder import check_run, read_config, read_metrics
 
 _CURVES = 8  # runs with a line of their own
 _CLASSES = 20

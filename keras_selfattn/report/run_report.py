@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.errors import first_line
-from keras_selfattn.figure_names import name_in_words, value_in_words
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.report import Report
-from keras_selfattn.models.heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.report.calibrated import reliability_section
+from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
 from keras_selfattn.report.misread import MISREAD, misread_section
 from keras_selfattn.report.page import page_html
@@ -24,7 +24,7 @@ from keras_selfattn.report.results import answers_section
 from keras_selfattn.report.rows import data_section
 from keras_selfattn.report.sections import Page, Section
 from keras_selfattn.report.settings import settings_section
-from keras_selfattn.run_folder import read_config
+from keras_selfattn.runs.run_folder import read_config
 from keras_selfattn.user_warnings import warn_user
 
 if TYPE_CHECKING:

@@ -1,18 +1,17 @@
 """Training of the models on labelled rows, or on texts without labels; the result is a run folder."""
 
-from keras_selfattn.extras import require
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing, require
 
 require("train", __name__)
 
 with importing("train", __name__):
     from keras_selfattn.models.fused_adamw import FusedAdamW
     from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
-    from keras_selfattn.training.clusters import SideBySide
     from keras_selfattn.training.config import TrainConfig
     from keras_selfattn.training.evaluation import evaluate
     from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
-    from keras_selfattn.training.process_group import ProcessGroup
+    from keras_selfattn.training.processes.clusters import SideBySide
+    from keras_selfattn.training.processes.group import ProcessGroup
     from keras_selfattn.training.supervised import Run, train
 
 __all__ = [

@@ -10,7 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.probabilities import Mixture, Probabilities
+from keras_selfattn.models.heads.probabilities import Mixture, Probabilities
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.reliability import Reliability, reliability
 

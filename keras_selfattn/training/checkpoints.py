@@ -18,10 +18,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_selfattn.atomic import lock_folder, new_file, remove_dead_drafts
 from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
-from keras_selfattn.run_folder import writing
-from keras_selfattn.training.process_group import ProcessGroup
+from keras_selfattn.files.atomic import lock_folder, new_file, remove_dead_drafts
+from keras_selfattn.runs.run_folder import writing
+from keras_selfattn.training.processes.group import ProcessGroup
 
 # Epochs can be shorter than the writing of a file.
 _SECONDS_BETWEEN = 10.0

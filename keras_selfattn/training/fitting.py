@@ -11,17 +11,17 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.batch_shares import WHOLE, feeding
+from keras_selfattn.models.batches.sample_weights import weights_of
+from keras_selfattn.models.batches.shares import WHOLE, feeding
 from keras_selfattn.models.ensemble import copy_member
-from keras_selfattn.models.heads import Head
-from keras_selfattn.models.sample_weights import weights_of
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.training.calibration import Calibration, CalibrationEffect, SharesFitted, copy_calibration
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.data_parallel import SharedSteps, make_equal
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
-from keras_selfattn.training.model_copies import copy_of, members_of
-from keras_selfattn.training.process_group import ProcessGroup
+from keras_selfattn.training.processes.data_parallel import SharedSteps, make_equal
+from keras_selfattn.training.processes.group import ProcessGroup
+from keras_selfattn.training.processes.model_copies import copy_of, members_of
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
 
 # Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.saved_file import load_file
 

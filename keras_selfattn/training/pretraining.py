@@ -18,7 +18,7 @@ from keras_selfattn.models.raw_inputs import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 from keras_selfattn.models.text.text_windows import windows
 from keras_selfattn.report.run_report import Findings, write_run_report
-from keras_selfattn.run_folder import write_run, writing
+from keras_selfattn.runs.run_folder import write_run, writing
 from keras_selfattn.training.before_training import check_resume, training_digests
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from keras_selfattn.data.labelled import LabelledRows, labels_in
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.heads import Head
+from keras_selfattn.models.heads.class_heads import Head
 
 # Labels in a message, and places for each.
 _SHOWN = 5

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.atomic import new_directory
 from keras_selfattn.data.labelled import LabelledRows, labels_in
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.run_folder import check_output, writing
+from keras_selfattn.files.atomic import new_directory
+from keras_selfattn.runs.run_folder import check_output, writing
 
 
 @contextmanager

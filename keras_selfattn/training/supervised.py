@@ -15,7 +15,7 @@ from keras_selfattn.metrics import Report
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.report.run_report import Findings, write_run_report
-from keras_selfattn.run_folder import write_run, writing
+from keras_selfattn.runs.run_folder import write_run, writing
 from keras_selfattn.training.before_training import (
     check_group,
     check_resume,
@@ -24,14 +24,14 @@ from keras_selfattn.training.before_training import (
     training_digests,
 )
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
-from keras_selfattn.training.clusters import Cluster, SideBySide, cluster_of
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.digests import digest_of
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
-from keras_selfattn.training.model_copies import copy_of, members_of, named_history
-from keras_selfattn.training.process_group import ProcessGroup
-from keras_selfattn.training.ray_trainings import Members, OnCluster
+from keras_selfattn.training.processes.clusters import Cluster, SideBySide, cluster_of
+from keras_selfattn.training.processes.digests import digest_of
+from keras_selfattn.training.processes.group import ProcessGroup
+from keras_selfattn.training.processes.model_copies import copy_of, members_of, named_history
+from keras_selfattn.training.processes.ray_trainings import Members, OnCluster
 from keras_selfattn.training.run_record import as_json, data_record, draft_run, peak_memory, rows_in_words
 from keras_selfattn.training.trials import OneAtATime
 from keras_selfattn.training.tuning import Candidate, Limits, tuned

@@ -17,7 +17,7 @@ from keras_selfattn.errors import ConfigError, Terminated
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import Fitted
-from keras_selfattn.training.model_copies import changed
+from keras_selfattn.training.processes.model_copies import changed
 from keras_selfattn.training.trials import Ended, Trainer
 
 _CUT = "the time was over"

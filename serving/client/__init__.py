@@ -1,6 +1,6 @@
 """The client: NumPy and strings in, typed answers out, without TensorFlow."""
 
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing
 
 with importing("client", __name__):
     from .aio import AsyncClient

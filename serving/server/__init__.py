@@ -3,8 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from keras_selfattn.extras import require
-from keras_selfattn.package_fit import importing
+from keras_selfattn.extras import importing, require
 
 from .config import ServerConfig
 

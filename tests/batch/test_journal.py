@@ -5,10 +5,10 @@ from concurrent.futures import Executor, Future
 
 import pytest
 
-from keras_selfattn import atomic
 from keras_selfattn.batch.journal import open_journal, partial_of, published
 from keras_selfattn.batch.part import answered, part_for
 from keras_selfattn.errors import DataError
+from keras_selfattn.files import atomic
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 MADE_OF = {"input": [["rows.csv", 1, 1]]}

@@ -17,7 +17,7 @@ import pytest
 from batch_models import damaged, save, save_tokens
 from polars_files import INT128, unpacked
 
-from keras_selfattn.data.arrow_tables import arrow_records
+from keras_selfattn.data.formats.arrow_tables import arrow_records
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 # Of all lengths, and whatever a form has to protect.

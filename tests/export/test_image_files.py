@@ -11,7 +11,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from keras_selfattn.data import read_images
-from keras_selfattn.data.exif_orientation import exif_orientation
+from keras_selfattn.data.formats.exif_orientation import exif_orientation
 from keras_selfattn.errors import DataError
 from keras_selfattn.export.signatures.image_files import orientation_of, stored_pixels, turned
 

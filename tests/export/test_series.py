@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_selfattn import models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batches.length_sorted import padded
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "max_positions": 4}
 NAN = float("nan")

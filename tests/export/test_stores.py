@@ -18,10 +18,10 @@ from keras_selfattn.export import (
     saved_model,
 )
 from keras_selfattn.export.stored_versions import upload
-from keras_selfattn.object_stores import StoreFolder, uri_of
+from keras_selfattn.files.object_stores import StoreFolder, uri_of
+from keras_selfattn.files.version_files import CARD
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.version_files import CARD
 
 pytestmark = pytest.mark.process
 

@@ -14,9 +14,9 @@ from keras_selfattn import models
 from keras_selfattn.cli.main import main
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.models.tokens.span_labels import all_may_follow
+from keras_selfattn.rows.span_schemes import SpanScheme
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.span_schemes import SpanScheme
 
 ROWS = [["Ada", "wrote", "it"], ["yes"], [], ["☃", "\x00", "Größe", "3.14", "x" * 10_000], ["it"] * 700]
 

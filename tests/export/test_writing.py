@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from film_model import CONFIG, make_model
 
-from keras_selfattn import atomic, models
+from keras_selfattn import models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import (
     check,
@@ -29,6 +29,7 @@ from keras_selfattn.export import (
 )
 from keras_selfattn.export.portable import portable_check
 from keras_selfattn.export.trial import check_sums
+from keras_selfattn.files import atomic
 
 # Exports again and again. The check, which only reads, is left out, to come to the writing more often.
 EXPORTER = """

@@ -14,8 +14,8 @@ from variants import MAKE, mostly_slow, takes
 
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_paths, window
-from keras_selfattn.layers.angles import sinusoids
-from keras_selfattn.layers.relative_positions import alibi_slopes
+from keras_selfattn.layers.positions.angles import sinusoids
+from keras_selfattn.layers.positions.relative import alibi_slopes
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 
 # JAX has no float64 unless all of it is asked to, and then Keras' own mean and tanh return float32 there; on

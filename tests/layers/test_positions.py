@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_selfattn.layers import LearnedPositionEncoding, SinusoidalPositionEncoding
-from keras_selfattn.layers.angles import sinusoids
+from keras_selfattn.layers.positions.angles import sinusoids
 
 
 def table(length, width, **settings):

@@ -8,7 +8,7 @@ from backend import array
 from samples import HEAD_DIM, HEADS, WIDTH, built, close, expected, inputs, randomised
 
 from keras_selfattn import layers
-from keras_selfattn.layers.relative_positions import alibi_slopes
+from keras_selfattn.layers.positions.relative import alibi_slopes
 
 STRATEGIES = {
     "rotary": layers.RotaryPositions(50.0),

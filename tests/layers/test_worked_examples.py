@@ -10,7 +10,7 @@ from keras_selfattn.layers import (
     MultiHeadSelfAttention,
     SinusoidalPositionEncoding,
 )
-from keras_selfattn.layers.relative_positions import alibi_slopes
+from keras_selfattn.layers.positions.relative import alibi_slopes
 
 
 def test_worked_example_with_matrices_by_hand():

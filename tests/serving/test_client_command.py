@@ -182,7 +182,7 @@ def test_the_wheel_holds_every_module_that_its_modules_import_and_needs_its_thre
     known = {module.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for module in LISTED}
     # ml_dtypes: bfloat16 says what to install.
     packages = {"numpy", "grpc", "google", "keras_selfattn", "ml_dtypes"} | sys.stdlib_module_names
-    packages |= {"packaging", "pip"}  # package_fit does without where neither is installed
+    packages |= {"packaging", "pip"}  # `extras` does without where neither is installed
     count = 0
     for path in sources:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

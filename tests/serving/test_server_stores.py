@@ -14,11 +14,11 @@ import pytest
 import serving_models as models
 
 from keras_selfattn.export.card import write_card
+from keras_selfattn.files.version_files import CARD
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import InvalidArgumentError, ServerStartError
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.models.version_states import State
-from keras_selfattn.version_files import CARD
 
 pytestmark = pytest.mark.slow
 
@@ -238,7 +238,7 @@ def test_one_listing_a_poll_is_all_that_a_served_model_costs(config, store, buck
 def test_a_store_that_is_away_changes_nothing_that_is_served(
     config, store, bucket, put, versions, until, fault, monkeypatch
 ):
-    monkeypatch.setattr("keras_selfattn.store_calls.CALL_SECONDS", 0.5)
+    monkeypatch.setattr("keras_selfattn.files.store_calls.CALL_SECONDS", 0.5)
     put(versions[1], f"{bucket}/half/1")
     with Server(config) as server:
         store.fault = lambda request: fault
@@ -270,8 +270,8 @@ def test_a_fetch_goes_on_after_faults(config, store, bucket, put, versions, faul
 def test_a_fetch_that_fails_again_and_again_leaves_nothing_and_is_tried_at_each_look(
     config, store, bucket, put, versions, until, monkeypatch
 ):
-    monkeypatch.setattr("keras_selfattn.object_stores._PAUSES_SECONDS", (0.0,))
-    monkeypatch.setattr("keras_selfattn.object_stores._PIECE_SECONDS", 1.0)
+    monkeypatch.setattr("keras_selfattn.files.object_stores._PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr("keras_selfattn.files.object_stores._PIECE_SECONDS", 1.0)
     put(versions[1], f"{bucket}/half/1")
     with Server(config) as server:
         store.fault = lambda request: "truncated" if "variables.data" in request else None

@@ -15,7 +15,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import ImageConfig
 from keras_selfattn.models.encoder_core import encoder, pooled
-from keras_selfattn.models.heads import Head
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.images.image_inputs import are_images, as_images, resized, size_named
 from keras_selfattn.models.images.patches import PatchEmbedding, PixelScaling, RandomShift, mean_and_deviation
 from keras_selfattn.models.raw_inputs import Rows

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import ordered_rows
+from keras_selfattn.rows.containers import ordered_rows
 
 Tensor = Any
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.label_names import as_names
 from keras_selfattn.models.model_folders.family import Family, FamilyHead
 from keras_selfattn.models.model_folders.model_folder import ModelFolder
+from keras_selfattn.rows.label_names import as_names
 
 _CLASSIFIER = "ForSequenceClassification"
 _SEVERAL = "multi_label_classification"

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.folder_kinds import how_to_fetch
+from keras_selfattn.files.folder_kinds import how_to_fetch
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _OTHER_WEIGHTS = {"ONNX": ".onnx", "OpenVINO": "openvino_model.xml", "TensorFlow": ".h5", "GGUF": ".gguf"}

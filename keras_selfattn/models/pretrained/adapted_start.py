@@ -8,8 +8,8 @@ from typing import Any
 import keras
 
 from keras_selfattn.errors import RunError
-from keras_selfattn.folder_kinds import holds_pretrained
-from keras_selfattn.models.heads import Head
+from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,

@@ -12,11 +12,11 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.layers.projection import Dense
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_settings
-from keras_selfattn.models.probabilities import Shares
 from keras_selfattn.models.raw_inputs import warn_of_cut
 
 # Tokens of an empty text: the first and the last one.

@@ -8,9 +8,8 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.config import EncoderConfig, differing
-from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.model_folders.family import Family
 from keras_selfattn.models.model_folders.folder_head import FolderHead, read_head
 from keras_selfattn.models.model_folders.model_folder import ModelFolder
@@ -25,6 +24,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
 )
 from keras_selfattn.models.pretrained.masked_head import copy_masked_head, holds_masked_head
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
+from keras_selfattn.rows.label_names import may_bear_several
 
 Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]
 

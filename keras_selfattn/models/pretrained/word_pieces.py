@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.vocabulary import PADDING_ID, as_strings, chunks
 
 Tensor = Any

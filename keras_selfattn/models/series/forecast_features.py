@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.batch_shapes import compiled, lengths_allowed
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
+from keras_selfattn.models.batches.shapes import compiled, lengths_allowed
 from keras_selfattn.models.series.frame_layers import last_values, real_frames
 from keras_selfattn.models.series.random_convolutions import POINTS, sampled
 

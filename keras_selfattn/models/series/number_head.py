@@ -11,9 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.heads import Head
-from keras_selfattn.models.probabilities import FIRST_SHARES, Shares
-from keras_selfattn.row_containers import ordered_rows, refuse_table
+from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Shares
+from keras_selfattn.rows.containers import ordered_rows, refuse_table
 
 Tensor = Any
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.row_containers import ordered_rows
+from keras_selfattn.rows.containers import ordered_rows
 from keras_selfattn.user_warnings import warn_user
 
 _FORMS = "[length, features], or [length] of one feature"

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 
-from keras_selfattn.models.batch_shapes import compiled, lengths_allowed
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
+from keras_selfattn.models.batches.shapes import compiled, lengths_allowed
+from keras_selfattn.models.batches.subsampling import stratified_subsample
 from keras_selfattn.models.series.frame_layers import real_frames
 from keras_selfattn.models.series.ridge import fit_ridge, kind_products, left_out
-from keras_selfattn.models.subsampling import stratified_subsample
 
 # The first weights of the kinds of features, as `RandomConvolutions.sizes` lists them. Differences are noise
 # in many sets, so they begin low.

@@ -12,7 +12,7 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.ensemble import member_outputs
-from keras_selfattn.models.heads import Head
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart

@@ -14,8 +14,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batches import LengthSortedBatches, padded
-from keras_selfattn.models.heads import Head
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, padded
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.vocabulary import PADDING_ID, UNKNOWN_ID
 
 Tensor = Any

@@ -15,8 +15,8 @@ from scipy.special import expit
 from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
+from keras_selfattn.models.batches.subsampling import stratified_subsample
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.subsampling import stratified_subsample
 from keras_selfattn.models.text.ngram_counts import Counts
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import BUCKETS

@@ -12,13 +12,13 @@ import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, label_rows, without_column
-from keras_selfattn.models.batches import LengthSortedBatches
-from keras_selfattn.models.heads import ClassHead
-from keras_selfattn.models.integer_labels import named
-from keras_selfattn.models.sample_weights import aligned
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
+from keras_selfattn.models.batches.sample_weights import aligned
+from keras_selfattn.models.heads.class_heads import ClassHead
+from keras_selfattn.models.heads.integer_labels import named
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
-from keras_selfattn.span_schemes import scheme_of
+from keras_selfattn.rows.label_names import LabelList, as_name_lists, indices_of, label_rows, without_column
+from keras_selfattn.rows.span_schemes import scheme_of
 
 Tensor = Any
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of
+from keras_selfattn.rows.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of
 
 Tensor = Any
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from keras_selfattn.version_files import CARD, read_card
+from keras_selfattn.files.version_files import CARD, read_card
 
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig

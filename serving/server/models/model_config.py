@@ -12,7 +12,7 @@ from typing import Any
 from tensorflow_serving.config import model_server_config_pb2  # pyright: ignore[reportMissingImports]
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import uri_of
+from keras_selfattn.files.object_stores import uri_of
 
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from keras_selfattn.object_stores import StoreFolder
-from keras_selfattn.store_calls import without_secrets
+from keras_selfattn.files.object_stores import StoreFolder
+from keras_selfattn.files.store_calls import without_secrets
 
 # An absolute folder of this machine, or a URI.
 BasePath = Path | str

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from keras_selfattn.atomic import new_directory, remove_dead_drafts, remove_directory
 from keras_selfattn.errors import StorageError
+from keras_selfattn.files.atomic import new_directory, remove_dead_drafts, remove_directory
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoreFolder
-from keras_selfattn.version_files import CARD, GRAPHS, VARIABLES_INDEX, card_in, digest, read_card
+from keras_selfattn.files.object_stores import StoreFolder
+from keras_selfattn.files.version_files import CARD, GRAPHS, VARIABLES_INDEX, card_in, digest, read_card
 
 from ..tflite.tflite_servable import TFLITE_FILE
 from .model_cache import ModelCache

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.version_files import GRAPHS, PORTABLE, VARIABLES_INDEX
+from keras_selfattn.files.version_files import GRAPHS, PORTABLE, VARIABLES_INDEX
 
 from ..tflite.tflite_servable import TFLITE_FILE
 from .versions import Look, Version, version_numbers

@@ -1,0 +1,1 @@
+"""Formats of files with rows, and their cells: one module a format."""

@@ -1,0 +1,1 @@
+"""First data without a download: names and sentences in many languages."""

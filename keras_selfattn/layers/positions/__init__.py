@@ -1,0 +1,1 @@
+"""Position encodings, and biases of attention by position."""

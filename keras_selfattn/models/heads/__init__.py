@@ -1,0 +1,1 @@
+"""Heads of models: targets in any form, last layers, loss and metrics."""

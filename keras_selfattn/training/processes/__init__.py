@@ -1,0 +1,1 @@
+"""Trainings in several processes, on one machine or many."""

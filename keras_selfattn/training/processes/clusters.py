@@ -1,0 +1,194 @@
+"""The Ray cluster that trainings run on: how it is named, what it has room for, and its tasks.
+
+Each training is a task that claims cores and memory of a node, and computes on as many threads as it claims
+cores.
+
+Reference: https://docs.ray.io/en/latest/ray-core/tasks.html; .../scheduling/resources.html.
+"""
+
+import importlib
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.machines.cores import thread_variables
+from keras_selfattn.machines.ray_cluster import connect, ray_errors
+from keras_selfattn.models.config import check_count, is_number
+
+_GB = 1e9
+# Seconds after which a waiting search looks for an interrupt.
+_LOOK = 1.0
+# A process grows with each training; a new one takes some seconds to import TensorFlow.
+_TRAININGS_OF_A_PROCESS = 8
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Settings of trainings on a Ray cluster.
+
+    Args:
+        address: of the cluster as `ray.init` takes it: host:port, auto, or local for one of this machine.
+        workers: the most trainings at a time; None for what the cluster has room for.
+        cpus: cores that each training claims, and threads it computes on.
+        memory: that each training claims, in GB. Ray then starts no more than fit; it limits nothing.
+        timeout: seconds until the cluster must have answered.
+
+    Raises:
+        ConfigError: for a field out of range.
+
+    Example:
+
+        >>> SideBySide("local", workers=1).cpus
+        1
+    """
+
+    address: str
+    workers: int | None = None
+    cpus: int = 1
+    memory: float = 2.0
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("cpus",) if self.workers is None else ("cpus", "workers"):
+            check_count(name, getattr(self, name))
+        for name in ("memory", "timeout"):
+            if not (is_number(getattr(self, name)) and getattr(self, name) > 0):
+                raise ConfigError(
+                    f"`{name}` must be a number greater than 0. Received {getattr(self, name)!r}."
+                )
+
+
+@contextmanager
+def cluster_of(settings: SideBySide, *, all_at_once: bool = False) -> Iterator["Cluster"]:
+    """Yield the connected cluster; at the end the connection, or the cluster of this machine, is closed.
+
+    Args:
+        settings: of the cluster.
+        all_at_once: True if all workers must run at the same time.
+
+    Raises:
+        ConfigError: if Ray is not installed, no cluster answers, or no node has what a training claims; with
+            `all_at_once`, if there is no room for all workers.
+    """
+    ray = connect(settings.address, settings.timeout, *(("ray.util.queue",) if all_at_once else ()))
+    try:
+        cluster = Cluster(ray, settings)
+        if all_at_once and cluster.slots < (settings.workers or 1):
+            raise ConfigError(
+                f"The Ray cluster has room for {cluster.slots} of {settings.workers} workers (--workers), of "
+                f"{settings.cpus} CPUs and {settings.memory:g} GB each (--trial-cpus, --trial-memory). Ask "
+                "for fewer, or smaller ones."
+            )
+        yield cluster
+    finally:
+        ray.shutdown()
+
+
+class Cluster:
+    """Starts trainings on a cluster that is connected.
+
+    Args:
+        ray: the module.
+        settings: of the trainings.
+
+    Attributes:
+        slots: trainings at a time.
+
+    Raises:
+        ConfigError: if no node has what a training claims.
+    """
+
+    def __init__(self, ray: Any, settings: SideBySide) -> None:
+        self._ray, self._settings = ray, settings
+        room = room_for(ray.nodes(), settings)
+        self.slots = min(room, settings.workers or room)
+
+    def put(self, value: Any) -> Any:
+        """Return a reference to a value, which all tasks share."""
+        return self._ray.put(value)
+
+    def queue(self) -> Any:
+        """Return a queue that tasks and this process share."""
+        return importlib.import_module("ray.util.queue").Queue(actor_options={"num_cpus": 0})
+
+    def submit(
+        self, function: Any, *arguments: Any, retries: int = 0, together: bool = False
+    ) -> Sequence[Any]:
+        """Start a function of two results as a task, and return the references of both.
+
+        Args:
+            function: a function of a module.
+            arguments: its arguments, or references to them.
+            retries: how often it begins again if its machine or process is lost.
+            together: True for one of several processes of one training, on JAX: it has a process of its own
+                and, if the cluster has enough of them, a GPU.
+        """
+        claims: dict[str, Any] = {"num_cpus": self._settings.cpus}
+        claims["memory"] = int(self._settings.memory * _GB)
+        variables = {**thread_variables(self._settings.cpus), "KERAS_BACKEND": keras.backend.backend()}
+        if together:
+            variables["KERAS_BACKEND"] = "jax"
+        if together and self._ray.cluster_resources().get("GPU", 0) >= self.slots:
+            claims["num_gpus"] = 1
+        else:
+            variables["CUDA_VISIBLE_DEVICES"] = ""  # or each task would take all memory of the GPU
+        task = self._ray.remote(
+            **claims,
+            num_returns=2,
+            max_retries=retries,
+            max_calls=1 if together else _TRAININGS_OF_A_PROCESS,
+            runtime_env={"env_vars": variables},
+        )
+        return task(function).remote(*arguments)
+
+    def ended(self, references: Sequence[Any], end: float) -> Any:
+        """Return a reference that has its value or error, or None if none has until `end`."""
+        while True:
+            seconds = min(_LOOK, max(0.0, end - time.perf_counter()))
+            ready, _ = self._ray.wait(list(references), num_returns=1, timeout=seconds)
+            if ready or time.perf_counter() >= end:
+                return ready[0] if ready else None
+
+    def get(self, reference: Any) -> Any:
+        """Return a value; raise the error of the task, or DataError if Ray lost it."""
+        with ray_errors():
+            return self._ray.get(reference)
+
+    def cancel(self, references: Sequence[Any]) -> None:
+        """End tasks with their processes."""
+        for reference in references:
+            self._ray.cancel(reference, force=True)
+
+
+def room_for(nodes: Sequence[dict[str, Any]], settings: SideBySide) -> int:
+    """Return the number of trainings that the nodes have room for.
+
+    Args:
+        nodes: as `ray.nodes()` gives them.
+        settings: of the trainings.
+
+    Raises:
+        ConfigError: if there is room for none, with the figures of the node that comes nearest.
+
+    Example:
+
+        >>> nodes = [{"Alive": True, "Resources": {"CPU": 4.0, "memory": 5e9}}]
+        >>> room_for(nodes, SideBySide("auto")), room_for(nodes, SideBySide("auto", cpus=4))
+        (2, 1)
+    """
+    resources = [each["Resources"] for each in nodes if each["Alive"]]
+    sizes = [(int(each.get("CPU", 0)), each.get("memory", 0) / _GB) for each in resources]
+    found = sum(min(cpus // settings.cpus, int(memory // settings.memory)) for cpus, memory in sizes)
+    if not found:
+        cpus, memory = max(sizes, default=(0, 0.0))
+        raise ConfigError(
+            f"Each training claims {settings.cpus} CPUs and {settings.memory:g} GB of memory (--trial-cpus, "
+            f"--trial-memory). The largest node of the Ray cluster has {cpus} and {memory:.1f} GB: claim "
+            "less, or name a cluster with larger nodes."
+        )
+    return found
