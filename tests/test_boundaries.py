@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import keras_selfattn.layers
+from keras_selfattn.layers.attention_base import SelfAttentionBase
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn", "matplotlib", "pyarrow", "ray")
@@ -95,6 +96,15 @@ def test_between_a_layer_and_keras_stands_at_most_one_class_of_ours():
     for kind in (each for each in public if isinstance(each, type)):
         ours = [c for c in kind.__mro__ if "keras_selfattn" in c.__module__]
         assert len(ours) <= 2, ours
+
+
+def test_the_steps_of_attention_are_written_once():
+    """A layer overrides what differs: how heads are made, or what stands for the softmax."""
+    public = [getattr(keras_selfattn.layers, name) for name in keras_selfattn.layers.__all__]
+    attending = [kind for kind in public if isinstance(kind, type) and issubclass(kind, SelfAttentionBase)]
+    assert len(attending) == 4
+    for kind in attending:
+        assert vars(kind).keys().isdisjoint({"call", "call_tokens", "compute_output_spec"})
 
 
 def test_a_plain_call_of_attention_passes_at_most_six_files():

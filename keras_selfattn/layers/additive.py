@@ -11,8 +11,7 @@ from keras import ops
 from keras_selfattn.layers.argument_checks import checked_positive
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
-from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
-from keras_selfattn.layers.masks import PairMask, pair_mask
+from keras_selfattn.layers.attention_paths import Heads, Tokens
 from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.weight_settings import LayerArguments
@@ -83,28 +82,6 @@ class AdditiveSelfAttention(SelfAttentionBase):
             _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
         restore_state(self)
-
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        pairs = pair_mask(
-            inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
-        )
-        return on_tokens(self, inputs, pairs, training, return_weights)
-
-    def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        query, key, value = self._projection(x, tokens)  # each [B, H, T, D], packed [N, H, D]
-        heads = (query, key, value)
-        context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]
-        return self._outputs(context, tokens), weights
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -177,31 +154,13 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
     def _kernel_places(self) -> list[tuple[Any, str]]:
         return [*super()._kernel_places(), (self, "_score_kernel")]
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        pairs = pair_mask(
-            inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
-        )
-        return on_tokens(self, inputs, pairs, training, return_weights)
-
-    def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def _heads(self, x: Tensor, tokens: Tokens) -> Heads:
         scale = x.shape[-1] ** -0.5 if self.scale is None else self.scale
         query = affine(x * scale, self._score_kernel, None)  # [N, H features]
         query = tokens.split_heads(query, self.num_heads)  # [B, H, T, features], packed [N, H, features]
         key = tokens.split_heads(x, 1)  # all heads share the same keys
         (value,) = self._projection(x, tokens)  # [B, H, T, D], packed [N, H, D]
-        heads = (query, key, value)
-        context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]
-        return self._outputs(context, tokens), weights
+        return query, key, value
 
 
 def _additive(learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:

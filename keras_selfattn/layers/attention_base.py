@@ -1,6 +1,7 @@
-"""Shared parts of the self-attention layers: arguments, weights, symbolic shapes and config; no computation.
+"""Base of the self-attention layers: the steps of a call, arguments, weights, symbolic shapes and config.
 
-Axes: H (heads), D (features of one head).
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D
+(features of one head), N (tokens).
 """
 
 import math
@@ -18,7 +19,8 @@ from keras_selfattn.layers.argument_checks import (
     checked_window,
     sequence_spec,
 )
-from keras_selfattn.layers.attention_paths import Tokens
+from keras_selfattn.layers.attention_math import Formula
+from keras_selfattn.layers.attention_paths import Heads, Tokens, attend, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.low_rank import (
     Kernel,
@@ -27,6 +29,7 @@ from keras_selfattn.layers.low_rank import (
     check_kernels,
     he_uniform,
 )
+from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.projection import HeadProjection, affine
 from keras_selfattn.layers.quantized import (
@@ -48,11 +51,14 @@ Tensor = Any
 class SelfAttentionBase(keras.layers.Layer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
-    A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
-    `restore_state`; and `call`.
+    A subclass defines `build`, which makes the projections with `_build_projections`, sets `_formula`, and
+    ends with `restore_state`. It overrides `_heads` if queries, keys and values are more than projections,
+    and `_attend` if it has no softmax.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
+    _may_pack: ClassVar[bool] = True
+    _formula: Formula
 
     def __init__(
         self,
@@ -83,6 +89,60 @@ class SelfAttentionBase(keras.layers.Layer):
         if not RENAMED_IN_CALLS.keys().isdisjoint(options):
             refuse_renamed(options, RENAMED_IN_CALLS)
         return super().__call__(*args, **options)
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = self.pairs(inputs, mask, valid_lens, attention_mask)
+        return on_tokens(self, inputs, pairs, training, return_weights, may_pack=self._may_pack)
+
+    def pairs(
+        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+    ) -> PairMask:
+        """Return the checked rules of which token may attend to which."""
+        return pair_mask(
+            inputs,
+            mask,
+            valid_lens,
+            attention_mask,
+            num_heads=self.num_heads,
+            reach=self._reach,
+            sees_distance=self.sees_distance,
+        )
+
+    @property
+    def sees_distance(self) -> bool:
+        """True if the distance from query to key matters."""
+        return self._reach != (None, None)
+
+    def call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None.
+
+        The blocks of an encoder share the masks of `pairs`; the window is the layer's own.
+        """
+        pairs = pairs._replace(reach=self._reach)
+        heads = self._heads(x, tokens)
+        context, weights = self._attend(heads, tokens, pairs, training, return_weights)  # [N, H D]
+        return self._outputs(context, tokens), weights
+
+    def _heads(self, x: Tensor, tokens: Tokens) -> Heads:
+        """Return queries `[B, H, T, D]`, keys and values `[B, G, S, D]`; packed `[N, H or G, D]`."""
+        query, key, value = self._projection(x, tokens)
+        return query, key, value
+
+    def _attend(
+        self, heads: Heads, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the context `[N, H D]`, and the weights before dropout, `[B, H, T, S]`, or None."""
+        return attend(heads, tokens, pairs, self._formula, training, return_weights)
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """Return `layer_call` as the `keras.RematScope` says in which the layer was made; Keras calls it."""

@@ -13,7 +13,7 @@
 `on_tokens` packs or pads the tokens once for a whole layer, block or encoder; `choose_path` then chooses a
 path in each of its attention layers. All paths give the same results, with one exception: in training,
 `packed` may drop other weights if padding stands before or among the tokens, or under a window. (Linear
-attention has no softmax and does not use these paths.)
+attention has no softmax: its tokens are always padded, and it has its own `_attend`.)
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features of one head), N
 (tokens: all B T positions, or the real ones if packed).
@@ -139,7 +139,13 @@ Path = Callable[[Heads, Any, PairMask, Formula, bool | None], tuple[Tensor, Tens
 
 
 def on_tokens(
-    layer: Any, inputs: Tensor, pairs: PairMask, training: bool | None, return_weights: bool
+    layer: Any,
+    inputs: Tensor,
+    pairs: PairMask,
+    training: bool | None,
+    return_weights: bool,
+    *,
+    may_pack: bool = True,
 ) -> Any:
     """Return the outputs of a layer on the tokens of `inputs`, packed or padded; exactly zero at padding.
 
@@ -150,6 +156,7 @@ def on_tokens(
         pairs: which tokens are real, and which may attend to which.
         training: dropout acts only if True.
         return_weights: if True, returns outputs and weights.
+        may_pack: False if the layer has no path for packed tokens.
     """
 
     def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
@@ -166,7 +173,8 @@ def on_tokens(
         named = pairs.names_positions
         return outputs(PackedTokens(inputs, pairs.real, gaps=named or pairs.sees_distance, from_zero=named))
 
-    found, losses = _layout(inputs, padded, packed, training, return_weights)()
+    layout = _layout(inputs, padded, packed, training, return_weights) if may_pack else padded
+    found, losses = layout()
     if losses:
         add_losses(layer, losses)
     return found

@@ -14,9 +14,8 @@ from keras import ops
 
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
-from keras_selfattn.layers.attention_paths import PaddedTokens
-from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
-from keras_selfattn.layers.remat import add_losses
+from keras_selfattn.layers.attention_paths import Heads
+from keras_selfattn.layers.masks import PairMask, all_of
 from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.window import Chunks
 
@@ -69,40 +68,29 @@ class LinearSelfAttention(SelfAttentionBase):
         (3, 5, 8)
     """
 
+    _may_pack = False  # each row has its own sums over keys, which need rows of one length
+
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
         restore_state(self)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        pairs = pair_mask(
-            inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
-        )
+    def pairs(
+        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+    ) -> PairMask:
+        """Return the checked rules of which tokens are attended to."""
+        pairs = super().pairs(inputs, mask, valid_lens, attention_mask)
         if pairs.lens is not None or (pairs.chosen is not None and pairs.chosen.shape[2] != 1):
             raise ValueError(
                 "LinearSelfAttention never forms the pairs that `attention_mask` and `valid_lens` of shape "
                 "[batch, length] choose from; use `mask`, `valid_lens` of shape [batch], an `attention_mask` "
                 "of keys, [batch, 1, length], or `causal`, or MultiHeadSelfAttention."
             )
-        tokens = PaddedTokens(inputs, pairs.real)
-        context, weights = self._attend(
-            self._projection(tokens.gather(inputs), tokens), pairs, return_weights
-        )
-        outputs = tokens.scatter(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
-        add_losses(self, tokens.losses)
-        return (outputs, weights) if return_weights else outputs
+        return pairs
 
     def _attend(
-        self, heads: list[Tensor], pairs: PairMask, return_weights: bool
+        self, heads: Heads, tokens: Any, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the context `[B, H, T, D]` of queries, keys and values of that shape, and the weights."""
+        """Return the context `[N, H D]`, and the weights `[B, H, T, S]` or None; see the functions below."""
         query, key, value = (ops.cast(x, wide_dtype(x.dtype)) for x in heads)
         query, key = feature_map(query), feature_map(key)
         keys = [] if pairs.real is None else [ops.expand_dims(pairs.real, (1, 3))]
@@ -112,7 +100,8 @@ class LinearSelfAttention(SelfAttentionBase):
         context = (causal_attention if self.causal else full_attention)(query, key, value)
         weights = linear_weights(query, key, pairs) if return_weights else None
         dtype = heads[2].dtype
-        return ops.cast(context, dtype), None if weights is None else ops.cast(weights, dtype)
+        context = tokens.join_heads(ops.cast(context, dtype))
+        return context, None if weights is None else ops.cast(weights, dtype)
 
 
 def feature_map(x: Tensor) -> Tensor:

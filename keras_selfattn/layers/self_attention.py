@@ -21,8 +21,7 @@ from keras_selfattn.layers.attention_math import (
     weighted_sum,
     widened,
 )
-from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
-from keras_selfattn.layers.masks import PairMask, pair_mask
+from keras_selfattn.layers.attention_paths import Heads, Tokens
 from keras_selfattn.layers.positions.named import checked_strategy
 from keras_selfattn.layers.positions.relative import RelativePositions
 from keras_selfattn.layers.positions.strategy import PositionStrategy
@@ -169,36 +168,10 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         )
         restore_state(self)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        pairs = self.pairs(inputs, mask, valid_lens, attention_mask)
-        return on_tokens(self, inputs, pairs, training, return_weights)
-
-    def pairs(
-        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
-    ) -> PairMask:
-        """Return the checked rules of which token may attend to which."""
-        return pair_mask(
-            inputs,
-            mask,
-            valid_lens,
-            attention_mask,
-            num_heads=self.num_heads,
-            reach=self._reach,
-            sees_distance=self.sees_distance,
-        )
-
     @property
     def sees_distance(self) -> bool:
         """True if the distance from query to key matters."""
-        return self._position_enters_scores or self._reach != (None, None)
+        return self._position_enters_scores or super().sees_distance
 
     @property
     def _position_enters_scores(self) -> bool:
@@ -206,25 +179,14 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         kind, base = type(self.position or PositionStrategy()), PositionStrategy
         return kind.logits is not base.logits or kind.context is not base.context
 
-    def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None.
-
-        The blocks of an encoder share the masks of `pairs`; the window is the layer's own.
-        """
-        pairs = pairs._replace(reach=self._reach)
+    def _heads(self, x: Tensor, tokens: Tokens) -> Heads:
         query, key, value = self._projection(x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]
         if self.qk_norm:
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
         if self.position is not None:
             query, key = self._rotated(query, tokens), self._rotated(key, tokens)
         factor, _ = self._factors
-        query = query if factor == 1.0 else query * factor
-        context, weights = attend(
-            (query, key, value), tokens, pairs, self._formula, training, return_weights
-        )  # [N, H D], [B, H, T, S]
-        return self._outputs(context, tokens), weights
+        return query if factor == 1.0 else query * factor, key, value
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "position": keras.saving.serialize_keras_object(self.position)}
