@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from keras_selfattn import estimators, models
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.heads.class_heads import ClassHead
 
 SMALL = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 1, "batch_size": 256}
@@ -319,6 +319,16 @@ def test_wrong_parameters_are_refused_by_fit(parameters, said):
     with pytest.raises(ConfigError, match=said):
         estimator.fit(TEXTS, OPINIONS)
     assert not hasattr(estimator, "model_")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows", "targets"),
+    [(text_estimator, TEXTS, OPINIONS), (token_estimator, TOKENS, TAGS)],
+    ids=["text", "tokens"],
+)
+def test_a_start_is_that_of_the_model(estimator, rows, targets, tmp_path):
+    with pytest.raises(RunError, match=r"There is no \w+ (at )?.*nowhere"):
+        estimator(start=tmp_path / "nowhere").fit(rows, targets)
 
 
 @pytest.mark.parametrize(

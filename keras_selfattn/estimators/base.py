@@ -1,8 +1,13 @@
-"""Base of the estimators: their parameters, and the training of a model on all rows."""
+"""Base of the estimators: their parameters, and the training of a model on all rows.
+
+Each class is a dataclass of its parameters: fields with their defaults make the constructor, which stores
+each under its own name, as scikit-learn asks. A class names only the parameters that its base does not have.
+"""
 
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import keras
@@ -23,6 +28,7 @@ _OF_MODEL = ("width", "num_layers", "num_heads", "dropout")
 _OF_TRAINING = ("epochs", "batch_size", "learning_rate")
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn's own, which compares and shows the parameters
 class ModelEstimator(BaseEstimator):
     """An estimator that trains a model of raw rows for a fixed number of epochs.
 
@@ -47,29 +53,17 @@ class ModelEstimator(BaseEstimator):
 
     model_type: ClassVar[type[RawModel]]
 
-    def __init__(
-        self,
-        width: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        settings: Mapping[str, Any] | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.width = width
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.settings = settings
-        self.random_state = random_state
-        self.verbose = verbose
+    width: int | None = None
+    num_layers: int | None = None
+    num_heads: int | None = None
+    dropout: float | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    settings: Mapping[str, Any] | None = None
+    _: KW_ONLY  # those of subclasses follow, and have no place among these
+    random_state: Any = 0
+    verbose: int = 0
 
     def _new_model(self, **kwargs: Any) -> RawModel:
         """Return the untrained model of the parameters."""
@@ -136,6 +130,25 @@ class ModelEstimator(BaseEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class WordRows(ModelEstimator):
+    """An estimator of texts or rows of tokens, which may begin with the weights of another model.
+
+    Args:
+        start: the model that it begins with, as for the model itself.
+    """
+
+    start: Any = None
+
+    def _new_model(self, **kwargs: Any) -> RawModel:
+        return super()._new_model(start=self.start, **kwargs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
+
+
 class SeriesRows(ModelEstimator):
     """An estimator of series: a table of one feature, an array `[rows, length, features]`, or a list.
 
@@ -149,9 +162,7 @@ class SeriesRows(ModelEstimator):
             self.__dict__.pop(name, None)  # of a table that another `fit` has seen
         if isinstance(x, list | tuple):
             if fitting and _is_table(x):
-                self.n_features_in_ = len(
-                    x[0]
-                )  # so that an array of another width is refused, as after a table
+                self.n_features_in_ = len(x[0])  # an array of another width is refused, as after a table
             return x
         if getattr(x, "ndim", 2) == 3 or _is_of_objects(x):
             return x

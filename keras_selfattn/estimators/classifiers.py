@@ -1,6 +1,7 @@
 """Estimators of one label a row: texts, series, images."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +11,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.estimators.base import ModelEstimator, SeriesRows
+from keras_selfattn.estimators.base import ModelEstimator, SeriesRows, WordRows
 from keras_selfattn.models import ImageClassifier, SeriesClassifier, TextClassifier
 from keras_selfattn.rows.containers import ordered_rows
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ClassifierEstimator(ClassifierMixin, ModelEstimator):
     """A classifier of raw rows with one label each; the parameters are those of `ModelEstimator`.
 
@@ -26,33 +28,7 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
         classes_: labels in the order of the columns of `predict_proba`, in the type of the targets.
     """
 
-    def __init__(
-        self,
-        width: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        settings: Any = None,
-        class_weight: Any = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            width=width,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            settings=settings,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ClassifierEstimator":  # noqa: N803
         """Train a new model on all rows.
@@ -106,7 +82,8 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
         return named
 
 
-class TextClassifierEstimator(ClassifierEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class TextClassifierEstimator(WordRows, ClassifierEstimator):
     """scikit-learn classifier of raw texts: a `models.TextClassifier`.
 
     Args:
@@ -126,44 +103,6 @@ class TextClassifierEstimator(ClassifierEstimator):
     """
 
     model_type: ClassVar = TextClassifier
-
-    def __init__(
-        self,
-        width: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        settings: Any = None,
-        class_weight: Any = None,
-        start: Any = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            width=width,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            settings=settings,
-            class_weight=class_weight,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.start = start
-
-    def _new_model(self, **kwargs: Any) -> Any:
-        return super()._new_model(start=self.start, **kwargs)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        return tags
 
 
 class SeriesClassifierEstimator(SeriesRows, ClassifierEstimator):

@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.estimators.base import ModelEstimator
+from keras_selfattn.estimators.base import WordRows
 from keras_selfattn.models import TokenClassifier
 
 
-class TokenClassifierEstimator(ModelEstimator):
+class TokenClassifierEstimator(WordRows):
     """scikit-learn estimator of a label for each token: a `models.TokenClassifier`.
 
     Rows are lists of tokens, targets lists with one label for each token. scikit-learn has no kind of target
@@ -35,34 +35,6 @@ class TokenClassifierEstimator(ModelEstimator):
     """
 
     model_type: ClassVar = TokenClassifier
-
-    def __init__(
-        self,
-        width: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        settings: Any = None,
-        start: Any = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            width=width,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            settings=settings,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.start = start
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "TokenClassifierEstimator":  # noqa: N803
         """Train a new model on all rows.
@@ -103,8 +75,3 @@ class TokenClassifierEstimator(ModelEstimator):
         if not weights.any():
             raise DataError("There is no token with a weight to score.")
         return float(np.average(right, weights=weights))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        return tags
