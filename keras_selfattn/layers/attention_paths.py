@@ -281,11 +281,11 @@ def fused(
     heads: Heads, tokens: PaddedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend in kernels of a GPU (jax/flash_attention.py)."""
-    rate = formula.dropout.rate if training else 0.0
     drawn: dict[str, Tensor] = {}
-    if formula.dropout.seeds is not None and rate:
+    if formula.dropout.acts(training):
+        assert formula.dropout.seeds is not None  # at rate 1 another path is chosen
         rows = _row_numbers(tokens.batch, heads[0].shape[1], tokens.length, tokens.positions)
-        drawn = {"rate": rate, "seed": formula.dropout.seeds.next(), "rows": rows}
+        drawn = {"rate": formula.dropout.rate, "seed": formula.dropout.seeds.next(), "rows": rows}
     assert formula.product_scale is not None
     joined = tokens.joined_heads(heads)  # read where it is, without a copy of each part
     context = flash_attention(heads, pairs, joined, scale=formula.product_scale, **drawn)  # [B, T, H, D]
@@ -304,7 +304,7 @@ def by_query_blocks(
     """Attend from blocks of `size` queries to every key, one block after the other."""
     query, key, value = heads
     length, learned = tokens.length, formula.learned()
-    seeds = formula.dropout.seeds if training else None
+    seeds = formula.dropout.seeds if formula.dropout.acts(training) else None
     draw = None if seeds is None else seeds.next()
 
     def context(query: Tensor, rows: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Tensor:
@@ -328,7 +328,7 @@ def packed(
     heads: Heads, tokens: PackedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend from the real tokens to the real tokens, block by block (tensorflow/block_attention.py)."""
-    return attend_in_blocks(heads, tokens, pairs, formula, dropout=bool(training)), None
+    return attend_in_blocks(heads, tokens, pairs, formula, dropout=formula.dropout.acts(training)), None
 
 
 def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
@@ -392,7 +392,7 @@ def _dropout(
     Queries are numbered as in the packed layout, so that all paths drop the same weights on TensorFlow and
     JAX; the module's docstring has the exceptions.
     """
-    if not training or formula.dropout.rate == 0:
+    if not formula.dropout.acts(training):
         return None
 
     def dropped(weights: Tensor) -> Tensor:  # [B, H, C, S]

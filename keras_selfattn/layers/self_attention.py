@@ -23,7 +23,6 @@ from keras_selfattn.layers.attention_math import (
 )
 from keras_selfattn.layers.attention_paths import Heads, Tokens
 from keras_selfattn.layers.positions.named import checked_strategy
-from keras_selfattn.layers.positions.relative import RelativePositions
 from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.seeds import split_seed
@@ -152,15 +151,15 @@ class MultiHeadSelfAttention(SelfAttentionBase):
                 self.add_weight(name=f"{name}_gain", shape=(self._head_dim,), initializer="ones")
                 for name in ("query", "key")
             )
-        shapes = {} if self.position is None else self.position.weights(self.num_heads, self._head_dim)
+        strategy = self.position or PositionStrategy()
+        shapes = strategy.weights(self.num_heads, self._head_dim)
         # The first two seeds are those of the projections.
         seeds = split_seed(self.seed, 2 + len(shapes))[2:]
         self._learned = {
             name: self.add_weight(name=name, shape=shape, initializer=make_initializer(seed))
             for (name, (shape, make_initializer)), seed in zip(shapes.items(), seeds, strict=True)
         }
-        vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
-        width = 1 + vectors // self.num_heads
+        width = strategy.score_width(self.num_heads, self._head_dim)
         alone = self.logit_cap is None and not self._position_enters_scores
         scale = self._factors[1] if alone else None
         self._formula = Formula(

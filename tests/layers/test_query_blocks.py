@@ -9,6 +9,7 @@ from variants import ATTENDING, MAKE, mostly_slow
 
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_math, attention_paths
+from keras_selfattn.layers.dropout import Dropout
 
 BATCH, LENGTH, WIDTH = 3, 13, 6
 NAMES = [name for name in ATTENDING if "linear" not in name and "window" not in name]
@@ -138,6 +139,42 @@ def test_no_block_holds_more_scores_than_its_budget(small_blocks, monkeypatch):
     seen.clear()
     layer(inputs())
     assert max(seen) == BATCH * 2 * LENGTH * 2
+
+
+def test_a_strategy_says_what_memory_a_score_takes():
+    """The blocks of queries are as much smaller."""
+
+    class Wide(layers.PositionStrategy):
+        def score_width(self, num_heads, head_dim):
+            return 10 * num_heads + head_dim
+
+    for position, width in ((None, 1), (layers.RelativePositions(3), 1 + 2 * 5 // 2), (Wide(), 25)):
+        layer = layers.MultiHeadSelfAttention(2, 5, position=position)
+        layer.build((None, None, WIDTH))
+        assert layer._formula.score_width == width
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 1}], ids=["all keys", "window"])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_whether_dropout_acts_is_asked_in_one_place(blocks, options, small_blocks, monkeypatch):
+    layer = randomised(layers.MultiHeadSelfAttention(2, dropout=0.5, **options), WIDTH)
+    wanted = numbers(layer(inputs(), training=False))
+    if blocks:
+        small_blocks()
+    assert np.abs(numbers(layer(inputs(), training=True)) - wanted).max() > 1e-3
+    monkeypatch.setattr(Dropout, "acts", lambda self, training: False)
+    np.testing.assert_allclose(numbers(layer(inputs(), training=True)), wanted, atol=1e-6)
+
+
+@tensorflow_only
+def test_whether_dropout_acts_is_asked_there_for_packed_tokens_too(monkeypatch):
+    monkeypatch.undo()  # TensorFlow's own kernels run
+    monkeypatch.setattr(attention_paths, "_FEW_TOKENS", 0)
+    layer = randomised(layers.MultiHeadSelfAttention(2, dropout=0.5), WIDTH)
+    wanted = numbers(layer(inputs(), training=False))
+    assert np.abs(numbers(layer(inputs(), training=True)) - wanted).max() > 1e-3
+    monkeypatch.setattr(Dropout, "acts", lambda self, training: False)
+    np.testing.assert_allclose(numbers(layer(inputs(), training=True)), wanted, atol=1e-6)
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="the tensor itself says where it is")

@@ -34,7 +34,8 @@ def checked_strategy(position: Any) -> PositionStrategy | None:
                 f"model would load without them. Received {position!r}."
             )
         return position
+    *strategies, last = (f"{kind.__name__}()" for kind in _NAMED.values())
     raise ValueError(
-        "`position` must be a PositionStrategy such as RotaryPositions(), LinearBias(), BucketedBias() or "
-        f"RelativePositions(), or one of {', '.join(map(repr, _NAMED))}, or None. Received {position!r}."
+        f"`position` must be a PositionStrategy such as {', '.join(strategies)} or {last}, or one of "
+        f"{', '.join(map(repr, _NAMED))}, or None. Received {position!r}."
     )

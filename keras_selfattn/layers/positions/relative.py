@@ -156,6 +156,9 @@ class RelativePositions(PositionStrategy):
         vectors = ops.cast(self._vectors(learned["relative_values"], distance), weights.dtype)  # [T, S, D]
         return ops.einsum("bhts,tsd->bhtd", weights, vectors)
 
+    def score_width(self, num_heads: int, head_dim: int) -> int:
+        return 1 + 2 * head_dim // num_heads  # the vectors of keys and of values, which the heads share
+
     def get_config(self) -> dict[str, Any]:
         return {"max_distance": self.max_distance}
 

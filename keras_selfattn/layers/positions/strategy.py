@@ -71,6 +71,10 @@ class PositionStrategy:
         """Return the arguments of the constructor."""
         return {}
 
+    def score_width(self, num_heads: int, head_dim: int) -> int:
+        """Return the floats that a score takes while `logits` or `context` computes; blocks are cut by it."""
+        return 1
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "PositionStrategy":
         return cls(**config)

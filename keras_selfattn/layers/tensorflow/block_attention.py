@@ -44,7 +44,7 @@ def attend_in_blocks(
         dropout: whether the formula's dropout acts.
     """
     learned = formula.learned()
-    keep = formula.dropout.keep_masks() if dropout and formula.dropout.rate > 0 else None
+    keep = formula.dropout.keep_masks() if dropout else None
 
     @custom_gradient
     def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
