@@ -282,7 +282,7 @@ def fused(
 ) -> tuple[Tensor, None]:
     """Attend in kernels of a GPU (jax/flash_attention.py)."""
     drawn: dict[str, Tensor] = {}
-    if formula.dropout.acts(training):
+    if training and formula.dropout.acts:
         assert formula.dropout.seeds is not None  # at rate 1 another path is chosen
         rows = _row_numbers(tokens.batch, heads[0].shape[1], tokens.length, tokens.positions)
         drawn = {"rate": formula.dropout.rate, "seed": formula.dropout.seeds.next(), "rows": rows}
@@ -304,7 +304,7 @@ def by_query_blocks(
     """Attend from blocks of `size` queries to every key, one block after the other."""
     query, key, value = heads
     length, learned = tokens.length, formula.learned()
-    seeds = formula.dropout.seeds if formula.dropout.acts(training) else None
+    seeds = formula.dropout.seeds if training and formula.dropout.acts else None
     draw = None if seeds is None else seeds.next()
 
     def context(query: Tensor, rows: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Tensor:
@@ -328,7 +328,9 @@ def packed(
     heads: Heads, tokens: PackedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend from the real tokens to the real tokens, block by block (tensorflow/block_attention.py)."""
-    return attend_in_blocks(heads, tokens, pairs, formula, dropout=formula.dropout.acts(training)), None
+    return attend_in_blocks(
+        heads, tokens, pairs, formula, dropout=bool(training) and formula.dropout.acts
+    ), None
 
 
 def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
@@ -392,7 +394,7 @@ def _dropout(
     Queries are numbered as in the packed layout, so that all paths drop the same weights on TensorFlow and
     JAX; the module's docstring has the exceptions.
     """
-    if not formula.dropout.acts(training):
+    if not (training and formula.dropout.acts):
         return None
 
     def dropped(weights: Tensor) -> Tensor:  # [B, H, C, S]

@@ -78,7 +78,7 @@ class Dropout(NoRemat):
     def call(
         self, inputs: Tensor, training: bool | None = None, tokens: TokenNumbers | None = None
     ) -> Tensor:
-        if not self.acts(training):
+        if not (training and self.acts):
             return inputs
         if self.seeds is None:
             return ops.zeros_like(inputs)
@@ -89,9 +89,10 @@ class Dropout(NoRemat):
         zero = ops.zeros((), dtype=inputs.dtype)
         return ops.where(self._kept(shape, tokens), inputs * self.scale, zero)
 
-    def acts(self, training: bool | None) -> bool:
-        """Return True if elements are dropped in this call; every path of attention asks here."""
-        return bool(training) and self.rate > 0
+    @property
+    def acts(self) -> bool:
+        """True if elements are dropped in training; every path of attention asks here."""
+        return self.rate > 0
 
     def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """Draw once; return a function from rows, columns and first column to that part of `keep_mask`."""
