@@ -127,6 +127,14 @@ def test_a_plain_call_of_attention_passes_at_most_six_files():
     assert len(passed) <= 6, passed
 
 
+def test_a_flag_is_checked_in_one_place_of_the_layers_and_one_of_the_configs():
+    folder = ROOT / "keras_selfattn"
+    rule = "` must be True or False. Received"
+    said = [path for path in folder.rglob("*.py") if rule in path.read_text("utf-8")]
+    names = sorted(path.relative_to(folder).as_posix() for path in said)
+    assert names == ["layers/argument_checks.py", "models/config.py"]
+
+
 @pytest.mark.process
 def test_models_import_layers_and_nothing_of_ours_above_them():
     program = (

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_selfattn.layers.argument_checks import checked_positive
+from keras_selfattn.layers.argument_checks import checked_positive, or_none
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Heads, Tokens
@@ -142,7 +142,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
     ) -> None:
         super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
         self._set_window_and_dropout(window, dropout)
-        self.scale = None if scale is None else checked_positive("scale", scale)
+        self.scale = or_none(checked_positive, "scale", scale)
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "value", [self.num_heads])

@@ -7,14 +7,16 @@ Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), 
 """
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import keras
 import numpy as np
 from keras import ops
 
 Tensor = Any
+Checked = TypeVar("Checked")
 
 
 def checked_count(name: str, value: Any) -> int:
@@ -36,6 +38,11 @@ def checked_weight(name: str, value: Any) -> float:
     if not _is_number(value) or not 0 <= float(value) < math.inf:
         raise ValueError(f"`{name}` must be a finite number that is not negative. Received {value!r}.")
     return float(value)
+
+
+def or_none(check: Callable[[str, Any], Checked], name: str, value: Any) -> Checked | None:
+    """Return `check(name, value)` of one of these checks; None stands for a default, and stays."""
+    return None if value is None else check(name, value)
 
 
 def checked_base(base: Any) -> float:

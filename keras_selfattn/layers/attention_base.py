@@ -17,6 +17,7 @@ from keras_selfattn.layers.argument_checks import (
     checked_seed,
     checked_sequence,
     checked_window,
+    or_none,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_math import Formula
@@ -75,7 +76,7 @@ class SelfAttentionBase(keras.layers.Layer):
         refuse_quantized_policy(self)
         settings.store_on(self)
         self.num_heads = checked_count("num_heads", num_heads)
-        self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)
+        self.head_dim = or_none(checked_count, "head_dim", head_dim)
         self.causal = checked_flag("causal", causal)
         self.use_bias = checked_flag("use_bias", use_bias)
         self.seed = checked_seed(seed)

@@ -18,6 +18,7 @@ from keras_selfattn.layers.argument_checks import (
     checked_rate,
     checked_seed,
     checked_sequence,
+    or_none,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
@@ -150,19 +151,15 @@ class EncoderBlock(NoRemat):
         super().__init__(**others)
         refuse_quantized_policy(self)
         settings.store_on(self)
-        self.feed_forward_dim = (
-            None if feed_forward_dim is None else checked_count("feed_forward_dim", feed_forward_dim)
-        )
+        self.feed_forward_dim = or_none(checked_count, "feed_forward_dim", feed_forward_dim)
         self.dropout = checked_rate("dropout", dropout)
         self.activation = keras.activations.get(activation)
-        self.attention_dropout = (
-            None if attention_dropout is None else checked_rate("attention_dropout", attention_dropout)
-        )
+        self.attention_dropout = or_none(checked_rate, "attention_dropout", attention_dropout)
         self.feed_forward_dropout = checked_rate("feed_forward_dropout", feed_forward_dropout)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
         self.norm = checked_choice("norm", norm, tuple(NORMS))
         self.norm_first = checked_flag("norm_first", norm_first)
-        self.norm_epsilon = None if norm_epsilon is None else checked_positive("norm_epsilon", norm_epsilon)
+        self.norm_epsilon = or_none(checked_positive, "norm_epsilon", norm_epsilon)
         self.attention_norm = checked_flag("attention_norm", attention_norm)
         self.gated = checked_flag("gated", gated)
         self.remat = checked_flag("remat", remat)

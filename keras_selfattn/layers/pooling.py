@@ -14,6 +14,7 @@ from keras_selfattn.layers.argument_checks import (
     checked_seed,
     checked_sequence,
     checked_weight,
+    or_none,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
@@ -232,7 +233,7 @@ class AttentionPooling(PoolingBase):
         )
         settings.store_on(self)
         self.hops = checked_count("hops", hops)
-        self.hidden_dim = None if hidden_dim is None else checked_count("hidden_dim", hidden_dim)
+        self.hidden_dim = or_none(checked_count, "hidden_dim", hidden_dim)
         self.penalty = checked_weight("penalty", penalty)
         self.seed = checked_seed(seed)
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_selfattn.layers.argument_checks import checked_count, checked_flag, checked_positive
+from keras_selfattn.layers.argument_checks import checked_count, checked_flag, checked_positive, or_none
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import (
     Distance,
@@ -132,16 +132,16 @@ class MultiHeadSelfAttention(SelfAttentionBase):
     ) -> None:
         super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
         self._set_window_and_dropout(window, dropout)
-        self.num_kv_heads = None if num_kv_heads is None else checked_count("num_kv_heads", num_kv_heads)
+        self.num_kv_heads = or_none(checked_count, "num_kv_heads", num_kv_heads)
         if self.num_heads % (self.num_kv_heads or self.num_heads):
             raise ValueError(
                 "`num_heads` must be divisible by `num_kv_heads`. "
                 f"Received num_heads={num_heads}, num_kv_heads={num_kv_heads}."
             )
-        self.scale = None if scale is None else checked_positive("scale", scale)
+        self.scale = or_none(checked_positive, "scale", scale)
         self.position = checked_strategy(position)
         self.qk_norm = checked_flag("qk_norm", qk_norm)
-        self.logit_cap = None if logit_cap is None else checked_positive("logit_cap", logit_cap)
+        self.logit_cap = or_none(checked_positive, "logit_cap", logit_cap)
 
     def build(self, input_shape: tuple) -> None:
         kv_heads = self.num_kv_heads or self.num_heads

@@ -128,10 +128,8 @@ class TextConfig(EncoderConfig):
         super().__post_init__()
         if self.tokens not in ("words", "characters"):
             raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
-        if not isinstance(self.lowercase, bool):
-            raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
-        if not isinstance(self.wide, bool):
-            raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
+        check_flag("lowercase", self.lowercase)
+        check_flag("wide", self.wide)
         counts = ("vocabulary_size", "min_count", "max_tokens", "window", "training_span", "ngram_buckets")
         for name in (*counts, "members"):
             check_count(name, getattr(self, name))
@@ -170,8 +168,7 @@ class ImageConfig(EncoderConfig):
         super().__post_init__()
         if self.patch_size is not None:
             check_count("patch_size", self.patch_size)
-        if not isinstance(self.augment, bool):
-            raise ConfigError(f"`augment` must be True or False. Received {self.augment!r}.")
+        check_flag("augment", self.augment)
 
 
 @dataclass(frozen=True)
@@ -223,6 +220,12 @@ def check_count(name: str, value: Any) -> None:
     """Raise ConfigError naming the field if `value` is not a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise ConfigError naming the field if `value` is neither True nor False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{name}` must be True or False. Received {value!r}.")
 
 
 def check_share(name: str, value: Any) -> None:

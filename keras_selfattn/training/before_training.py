@@ -11,7 +11,7 @@ from keras_selfattn import __version__
 from keras_selfattn.data.labelled import LabelledRows, as_rows, labels_in
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.config import is_number
+from keras_selfattn.models.config import check_flag, is_number
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.processes.clusters import SideBySide
@@ -40,8 +40,7 @@ def limits_of(tune: Any, trials: Any, side_by_side: SideBySide | None) -> Limits
 
 def check_resume(resume: Any, searches: bool = False) -> None:
     """Raise ConfigError for a `resume` that is no flag, or of a search for settings, which keeps none."""
-    if not isinstance(resume, bool):
-        raise ConfigError(f"`resume` must be True or False. Received {resume!r}.")
+    check_flag("resume", resume)
     if resume and searches:
         raise ConfigError(
             "`resume` (--resume) goes on with one training; `tune` (--tune) and `trials` (--trials) make "

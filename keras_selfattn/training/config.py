@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_share, is_number
+from keras_selfattn.models.config import check_count, check_flag, check_share, is_number
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ class TrainConfig:
         check_share("label_smoothing", self.label_smoothing)
         if not (is_number(self.validation) and 0 < self.validation < 1):
             raise ConfigError(f"`validation` must be between 0 and 1. Received {self.validation!r}.")
-        if not isinstance(self.refit, bool):
-            raise ConfigError(f"`refit` must be True or False. Received {self.refit!r}.")
+        check_flag("refit", self.refit)
         if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**32:
             raise ConfigError(f"`seed` must be an integer in [0, 2**32). Received {self.seed!r}.")
         # As Python's own types, for JSON.

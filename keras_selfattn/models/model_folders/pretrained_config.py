@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import EncoderConfig, check_count, check_share, is_number
+from keras_selfattn.models.config import EncoderConfig, check_count, check_flag, check_share, is_number
 
 POOLINGS = ("mean", "first", "max")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
@@ -95,8 +95,7 @@ class PretrainedConfig(EncoderConfig):
             check_count("token_types", self.token_types)
         self._check_positions()
         for name in ("padding_position", "gated", "use_bias", "norm_shift", "norm_first"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"`{name}` must be True or False. Received {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         check_share("attention_dropout", self.attention_dropout)
         if not (is_number(self.norm_epsilon) and self.norm_epsilon > 0):
             raise ConfigError(f"`norm_epsilon` must be a positive number. Received {self.norm_epsilon!r}.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_share
+from keras_selfattn.models.config import check_count, check_flag, check_share
 from keras_selfattn.models.model_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
 
 HIDDEN_HEADS = (None, "tanh", "relu", "gelu", "gelu_tanh", "silu")
@@ -90,7 +90,7 @@ class MaskedPiecesConfig(PretrainedConfig):
                 f"`guess_activation` must be one of {', '.join(ACTIVATIONS)}. Received "
                 f"{self.guess_activation!r}."
             )
-        _check_flags(self, "guess_bias")
+        check_flag("guess_bias", self.guess_bias)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ class FineTunedConfig(FineTuningConfig):
                 f"`hidden_head` must be one of {', '.join(map(str, HIDDEN_HEADS))}. "
                 f"Received {self.hidden_head!r}."
             )
-        _check_flags(self, "hidden_bias", "hidden_norm", "wide")
+        for name in ("hidden_bias", "hidden_norm", "wide"):
+            check_flag(name, getattr(self, name))
         if self.hidden_norm and self.hidden_head is None:
             raise ConfigError("`hidden_norm` needs `hidden_head`. Received True and None.")
 
@@ -188,10 +189,3 @@ class FineTunedTokenConfig(FineTuningConfig):
                 f"`max_tokens` must be at least 3, for a piece between [CLS] and [SEP]. Received "
                 f"{self.max_tokens}."
             )
-
-
-def _check_flags(config: PretrainedConfig, *names: str) -> None:
-    """Raise ConfigError for fields that are not True or False."""
-    for name in names:
-        if not isinstance(getattr(config, name), bool):
-            raise ConfigError(f"`{name}` must be True or False. Received {getattr(config, name)!r}.")

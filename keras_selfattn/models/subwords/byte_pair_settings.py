@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count
+from keras_selfattn.models.config import check_count, check_flag
 
 # Around an added token in a text. It is no character: Unicode reserves it for use inside a program.
 MARK = "\U0010ffff"
@@ -68,8 +68,7 @@ class BytePairSettings:
                 f"`max_tokens` must be at least 2, for {self.cls} and {self.sep}. Received {self.max_tokens}."
             )
         for name in ("add_prefix_space", "composed", "whole_words"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"`{name}` must be True or False. Received {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         for name in ("unknown", "cls", "sep", "pad"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"`{name}` must be a text. Received {getattr(self, name)!r}.")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count
+from keras_selfattn.models.config import check_count, check_flag
 
 # Around an added token while a text is normalised; so no added token may hold it.
 MARK = "\u2028"
@@ -68,8 +68,7 @@ class WordPieceSettings:
                 f"`max_tokens` must be at least 2, for [CLS] and [SEP]. Received {self.max_tokens}."
             )
         for name in ("clean_text", "handle_chinese_chars", "lowercase"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"`{name}` must be True or False. Received {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         if self.strip_accents not in (True, False, None):
             raise ConfigError(
                 f"`strip_accents` must be True, False or None. Received {self.strip_accents!r}."
