@@ -5,13 +5,12 @@ from keras_selfattn.extras import import_keras
 
 import_keras()  # before the layers do, with an error that says what to install
 
-from keras_selfattn.layers.additive import AdditiveSelfAttention, MultiplicativeSelfAttention
 from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock
+from keras_selfattn.layers.learned_scores import AdditiveSelfAttention, MultiplicativeSelfAttention
 from keras_selfattn.layers.linear_attention import LinearSelfAttention
 from keras_selfattn.layers.peers.exchange import from_peer, to_peer
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
-from keras_selfattn.layers.portable import portable
 from keras_selfattn.layers.positions.encodings import (
     LearnedPositionEncoding,
     SinusoidalPositionEncoding,
@@ -24,8 +23,9 @@ from keras_selfattn.layers.positions.relative import (
 )
 from keras_selfattn.layers.positions.rotary import RotaryPositions
 from keras_selfattn.layers.positions.strategy import PositionStrategy
-from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
+from keras_selfattn.layers.tensorflow.portable import portable
+from keras_selfattn.layers.weights.quantized import quantize_parts, quantized_parts
 
 __all__ = [
     "AdditiveSelfAttention",

@@ -23,28 +23,28 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_math import Formula
 from keras_selfattn.layers.attention_paths import Heads, Tokens, attend, on_tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.low_rank import (
+from keras_selfattn.layers.masks import PairMask, pair_mask
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.remat import call_in_scope
+from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
+from keras_selfattn.layers.weights.low_rank import (
     Kernel,
     LowRankUpdates,
     begin_lora,
     check_kernels,
     he_uniform,
 )
-from keras_selfattn.layers.masks import PairMask, pair_mask
-from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
-from keras_selfattn.layers.projection import HeadProjection, affine
-from keras_selfattn.layers.quantized import (
+from keras_selfattn.layers.weights.projection import HeadProjection, affine
+from keras_selfattn.layers.weights.quantized import (
     QuantizationHook,
     check_mode,
     float_policy,
     quantize_kernels,
     refuse_quantized_policy,
 )
-from keras_selfattn.layers.remat import call_in_scope
-from keras_selfattn.layers.saved_state import arguments, state_config, take_state
-from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tensorflow.packing import PackedTokens
-from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
+from keras_selfattn.layers.weights.saved_state import arguments, state_config, take_state
+from keras_selfattn.layers.weights.settings import LayerArguments, WeightSettings
 
 Tensor = Any
 

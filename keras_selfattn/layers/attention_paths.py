@@ -33,12 +33,12 @@ from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.jax import is_dimension, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.flash_attention import fits_kernels, flash_attention
 from keras_selfattn.layers.masks import PairMask, distances, zero_masked
-from keras_selfattn.layers.policy_maps import PolicyMap
 from keras_selfattn.layers.remat import add_losses
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.tensorflow import builds_portable_graph, runs_kernels
 from keras_selfattn.layers.tensorflow.block_attention import attend_in_blocks
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
+from keras_selfattn.layers.weights.policy_maps import PolicyMap
 from keras_selfattn.layers.window import Chunks, keys_of_chunk
 
 Tensor = Any

@@ -18,16 +18,16 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
-from keras_selfattn.layers.low_rank import begin_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
-from keras_selfattn.layers.policy_maps import call_tokens
-from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.remat import NoRemat
-from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS, WeightSettings
+from keras_selfattn.layers.weights.low_rank import begin_lora
+from keras_selfattn.layers.weights.policy_maps import call_tokens
+from keras_selfattn.layers.weights.quantized import refuse_quantized_policy
+from keras_selfattn.layers.weights.saved_state import arguments, restore_state, state_config, take_state
+from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS, WeightSettings
 
 Tensor = Any
 

@@ -16,12 +16,12 @@ from keras import ops
 from keras_selfattn.layers.argument_checks import checked_sequence
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.low_rank import Kernel
-from keras_selfattn.layers.projection import Dense
 from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph
-from keras_selfattn.layers.weight_settings import WeightSettings
+from keras_selfattn.layers.weights.low_rank import Kernel
+from keras_selfattn.layers.weights.projection import Dense
+from keras_selfattn.layers.weights.settings import WeightSettings
 
 Tensor = Any
 

@@ -16,7 +16,7 @@ from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import Heads
 from keras_selfattn.layers.masks import PairMask, all_of
-from keras_selfattn.layers.saved_state import restore_state
+from keras_selfattn.layers.weights.saved_state import restore_state
 from keras_selfattn.layers.window import Chunks
 
 Tensor = Any

@@ -23,7 +23,7 @@ from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.remat import add_losses, call_in_scope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph
-from keras_selfattn.layers.weight_settings import WeightSettings, checked_setting, serialized_setting
+from keras_selfattn.layers.weights.settings import WeightSettings, checked_setting, serialized_setting
 
 Tensor = Any
 

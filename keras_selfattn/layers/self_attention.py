@@ -22,12 +22,12 @@ from keras_selfattn.layers.attention_math import (
     widened,
 )
 from keras_selfattn.layers.attention_paths import Heads, Tokens
-from keras_selfattn.layers.positions.named import checked_strategy
+from keras_selfattn.layers.positions.position_argument import checked_strategy
 from keras_selfattn.layers.positions.strategy import PositionStrategy
-from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
-from keras_selfattn.layers.weight_settings import LayerArguments
+from keras_selfattn.layers.weights.saved_state import restore_state
+from keras_selfattn.layers.weights.settings import LayerArguments
 
 Tensor = Any
 

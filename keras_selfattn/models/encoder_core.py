@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_selfattn import layers
-from keras_selfattn.layers.projection import Dense
+from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.config import EncoderConfig
 
 Tensor = Any

@@ -10,8 +10,8 @@ import numpy as np
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files.version_files import PORTABLE
-from keras_selfattn.layers.policy_maps import settle_leaves
 from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
+from keras_selfattn.layers.weights.policy_maps import settle_leaves
 from keras_selfattn.models import weights_record
 from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.building_plan import plan_lines

@@ -9,7 +9,7 @@ import pytest
 
 from keras_selfattn import layers
 from keras_selfattn.layers.peer_names import RENAMED_ARGUMENTS, RENAMED_IN_CALLS
-from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS
+from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "layers.md"
 OF_ALL = {"self", "kwargs", "settings"}

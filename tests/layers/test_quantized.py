@@ -12,7 +12,7 @@ from variants import MADE, MAKE, mostly_slow
 from variants import WIDTH as NARROW
 
 from keras_selfattn import layers
-from keras_selfattn.layers.quantized import QuantizedKernel
+from keras_selfattn.layers.weights.quantized import QuantizedKernel
 
 PROJECTING = [name for name, layer in MADE.items() if hasattr(layer, "enable_lora")]
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])

@@ -10,7 +10,7 @@ from variants import WIDTH as NARROW
 
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_paths
-from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS
+from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 PROJECTING = [name for name, layer in MADE.items() if hasattr(layer, "weight_settings")]
 WITH_BIASES = [name for name in PROJECTING if name != "attention pooling"]

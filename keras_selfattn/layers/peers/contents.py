@@ -15,8 +15,8 @@ from keras import ops
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.layers.encoder_block import EncoderBlock
-from keras_selfattn.layers.low_rank import LowRankUpdates
 from keras_selfattn.layers.norm import EPSILON
+from keras_selfattn.layers.weights.low_rank import LowRankUpdates
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 

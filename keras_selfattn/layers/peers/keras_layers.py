@@ -11,7 +11,7 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.layers.feed_forward import gelu_tanh
 from keras_selfattn.layers.peers.contents import Contents, numbers
-from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS
+from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 MULTI_HEAD = "keras.layers.MultiHeadAttention"
 GROUPED = "keras.layers.GroupQueryAttention"

@@ -13,7 +13,7 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.layers.feed_forward import gelu_tanh
 from keras_selfattn.layers.peers.contents import FLOATS, Contents
-from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS
+from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 ATTENTION = "torch.nn.MultiheadAttention"
 BLOCK = "torch.nn.TransformerEncoderLayer"

@@ -26,7 +26,7 @@ from keras_selfattn.layers.jax import is_dimension
 from keras_selfattn.layers.positions.angles import frequencies, sinusoids
 from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.weight_settings import checked_setting, seeded, serialized_setting
+from keras_selfattn.layers.weights.settings import checked_setting, seeded, serialized_setting
 
 Tensor = Any
 

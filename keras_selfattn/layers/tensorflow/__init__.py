@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.portable import is_portable
+from keras_selfattn.layers.tensorflow.portable import is_portable
 
 Tensor = Any
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.projection import biased
+from keras_selfattn.layers.weights.projection import biased
 
 Tensor = Any
 

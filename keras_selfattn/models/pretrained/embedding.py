@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.feed_forward import gelu_tanh
-from keras_selfattn.layers.projection import Dense
+from keras_selfattn.layers.weights.projection import Dense
 
 Tensor = Any
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.layers.projection import Dense
+from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.projection import Dense
+from keras_selfattn.layers.weights.projection import Dense
 
 Tensor = Any
 

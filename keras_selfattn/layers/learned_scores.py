@@ -12,9 +12,9 @@ from keras_selfattn.layers.argument_checks import checked_positive, or_none
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Heads, Tokens
-from keras_selfattn.layers.projection import affine
-from keras_selfattn.layers.saved_state import restore_state
-from keras_selfattn.layers.weight_settings import LayerArguments
+from keras_selfattn.layers.weights.projection import affine
+from keras_selfattn.layers.weights.saved_state import restore_state
+from keras_selfattn.layers.weights.settings import LayerArguments
 
 Tensor = Any
 

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.policy_maps import has_policy_map, own_policy, settle_leaves, settle_policy
 from keras_selfattn.layers.tensorflow import computes_whole_numbers_as_floats
 from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
+from keras_selfattn.layers.weights.policy_maps import has_policy_map, own_policy, settle_leaves, settle_policy
 
 Tensor = Any
 

@@ -14,18 +14,18 @@ from keras import ops
 
 from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
-from keras_selfattn.layers.low_rank import Kernel, LowRankUpdates, he_uniform
-from keras_selfattn.layers.policy_maps import settle_policy
-from keras_selfattn.layers.quantized import (
+from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tensorflow import fuses_biases, norm_and_bias
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
+from keras_selfattn.layers.weights.low_rank import Kernel, LowRankUpdates, he_uniform
+from keras_selfattn.layers.weights.policy_maps import settle_policy
+from keras_selfattn.layers.weights.quantized import (
     QuantizationHook,
     QuantizedKernel,
     check_mode,
     inputs_quantizer,
 )
-from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tensorflow import fuses_biases, norm_and_bias
-from keras_selfattn.layers.tensorflow.packing import PackedTokens
-from keras_selfattn.layers.weight_settings import WeightSettings
+from keras_selfattn.layers.weights.settings import WeightSettings
 
 Tensor = Any
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_selfattn.layers.low_rank import restore_lora
-from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
+from keras_selfattn.layers.weights.low_rank import restore_lora
+from keras_selfattn.layers.weights.quantized import quantize_parts, quantized_parts
 
 _NAMES = ("lora", "quantized")
 
