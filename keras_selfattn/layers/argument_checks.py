@@ -1,22 +1,37 @@
-"""Checks that several layers share: of constructor arguments, input shapes, and a call's other arguments.
+"""Checks that several layers share: of constructor arguments, of names that peers have, and of input shapes.
 
-Checks of a call (masks, lengths, positions) accept tensors and Keras' symbolic tensors, so that a functional
-model raises the same errors as a call.
-
-Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
+Checks of masks are in masks.py, of positions in positions/encodings.py.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import keras
-import numpy as np
-from keras import ops
 
-Tensor = Any
 Checked = TypeVar("Checked")
+
+# Arguments of Keras' and KerasHub's attention that have another name here, and what to write instead.
+RENAMED_IN_CALLS = {
+    "return_attention_scores": "`return_weights=True`",
+    "use_causal_mask": "`causal=True` in the constructor",
+    "padding_mask": "`mask`",
+    "query_mask": "`mask`",
+    "key_mask": "`mask`",
+    "value_mask": "`mask`",
+    "query": "`inputs`, of which the layer makes queries, keys and values",
+    "key": "`inputs` alone: for keys of another sequence use keras.layers.MultiHeadAttention",
+    "value": "`inputs` alone: for values of another sequence use keras.layers.MultiHeadAttention",
+}
+RENAMED_ARGUMENTS = {
+    "key_dim": "`head_dim`",
+    "value_dim": "`head_dim`, which is the width of queries, keys and values",
+    "sliding_window": "`window`, the farthest distance that is seen: sliding_window - 1",
+    "intermediate_dim": "`feed_forward_dim`",
+    "layer_norm_epsilon": "`norm_epsilon`",
+    "normalize_first": "`norm_first`",
+}
 
 
 def checked_count(name: str, value: Any) -> int:
@@ -112,6 +127,13 @@ def sequence_spec(features: int) -> keras.layers.InputSpec:
     return keras.layers.InputSpec(ndim=3, axes={-1: features})
 
 
+def refuse_renamed(arguments: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
+    """Raise TypeError that names ours if an argument bears the name that a peer has for it."""
+    for name in arguments:
+        if name in renamed:
+            raise TypeError(f"`{name}` has another name here: pass {renamed[name]}. Received `{name}`.")
+
+
 def _is_reach(value: Any) -> bool:
     return _is_integer(value) and 0 <= value < 2**31  # positions are int32
 
@@ -122,193 +144,3 @@ def _is_integer(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def check_masks(
-    inputs: Tensor,
-    mask: Tensor | None,
-    valid_lens: Tensor | None,
-    attention_mask: Tensor | None,
-    num_heads: int,
-) -> None:
-    """Raise ValueError for a mask of the wrong dtype, rank or known size."""
-    if mask is not None:
-        checked_mask(inputs, mask)
-    if valid_lens is not None:
-        checked_lens(inputs, valid_lens)
-    if attention_mask is not None:
-        checked_pairs(inputs, attention_mask, num_heads)
-
-
-def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
-    """Return `mask` as a bool tensor `[B, T]`, or raise ValueError."""
-    given = _tensor(mask)
-    if len(given.shape) == 3:
-        raise ValueError(
-            "`mask` must have shape [batch, length], one truth value a token. This layer takes one input and "
-            "makes queries, keys and values of it; which pairs may attend goes to `attention_mask`. "
-            f"Received shape {tuple(given.shape)}."
-        )
-    return _of_shape("mask", _as_bool("mask", given), ops.shape(inputs)[:2], "[batch, length]")
-
-
-def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
-    """Return `attention_mask` as a bool tensor, or raise ValueError.
-
-    It is `[T, S]`, `[B, T or 1, S]` or `[B, H or 1, T or 1, S]`. A size of 1 is every head, or every query.
-    It stays 1 if it is known before a graph runs.
-    """
-    pairs = _as_bool("attention_mask", _tensor(attention_mask))
-    batch, length = ops.shape(inputs)[:2]
-    rank = len(pairs.shape)
-    if rank == 2:
-        form = "[length, length] (a mask of tokens, [batch, length], goes to `mask`)"
-        return _of_shape("attention_mask", pairs, [length, length], form)
-    if rank == 3:
-        form = "[batch, length or 1, length]"
-        return _of_queries(pairs, [batch, length], length, form)
-    if rank == 4:
-        heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
-        form = "[batch, heads or 1, length or 1, length]"
-        return _of_queries(pairs, [batch, heads, length], length, form)
-    raise ValueError(
-        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length or 1, length] or "
-        f"4 [batch, heads or 1, length or 1, length]. Received shape {tuple(pairs.shape)}."
-    )
-
-
-def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
-    """Return `valid_lens` as an int32 tensor `[B]` or `[B, T]`, or raise ValueError."""
-    lens = _tensor(valid_lens)
-    if not _holds_integers(lens):
-        raise ValueError(
-            f"`valid_lens` must hold integers (numbers of tokens). Received dtype {_dtype_name(lens)}."
-        )
-    if len(lens.shape) not in (1, 2):
-        raise ValueError(
-            f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
-        )
-    lens = _of_shape("valid_lens", lens, ops.shape(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
-    length, seen = inputs.shape[1], known_values(lens)
-    if length is not None and seen is not None and seen.size and (seen.min() < 0 or seen.max() > length):
-        raise ValueError(
-            f"`valid_lens` must lie between 0 and the length of the inputs, {length}. "
-            f"Received values from {seen.min()} to {seen.max()}."
-        )
-    return ops.cast(lens, "int32")
-
-
-def check_one_length_a_row(valid_lens: Tensor) -> None:
-    """Raise ValueError if `valid_lens` has another rank than 1."""
-    shape = tuple(_tensor(valid_lens).shape)
-    if len(shape) != 1:
-        raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
-
-
-def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor | None:
-    """Return `positions` as an int32 tensor `[T]` or `[B, T]`, or None if they count from `offset`.
-
-    Args:
-        inputs: `[B, T, D]`.
-        offset: position of the first token, an int or an int scalar tensor.
-        positions: int `[T]` or `[B, T]`, or None.
-
-    Raises:
-        ValueError: for positions or an offset that are no integers or of another shape, or both given.
-    """
-    start = _tensor(offset)
-    if not _holds_integers(start) or len(start.shape):
-        raise ValueError(f"`offset` must be an integer. Received {offset!r}.")
-    if positions is None:
-        return None
-    if not isinstance(offset, int) or offset:
-        raise ValueError(f"Pass `offset` or `positions`, not both. Received offset={offset!r} and positions.")
-    given = _tensor(positions)
-    if not _holds_integers(given):
-        raise ValueError(f"`positions` must hold integers. Received dtype {_dtype_name(given)}.")
-    batch, length = ops.shape(inputs)[:2]
-    wanted = [length] if len(given.shape) == 1 else [batch, length]
-    return ops.cast(_of_shape("positions", given, wanted, "[length] or [batch, length]"), "int32")
-
-
-def token_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor:
-    """Return the position of each token of `inputs`, int32 `[T]` or `[B, T]`; see `checked_positions`."""
-    given = checked_positions(inputs, offset, positions)
-    if given is not None:
-        return given
-    return ops.arange(ops.shape(inputs)[1], dtype="int32") + ops.cast(offset, "int32")
-
-
-def known_values(tensor: Tensor) -> np.ndarray | None:
-    """Return the tensor's values; None while a graph is traced or a model is built, when it has none."""
-    if isinstance(tensor, keras.KerasTensor):
-        return None
-    try:
-        return np.asarray(ops.convert_to_numpy(tensor))
-    except (AttributeError, NotImplementedError, TypeError):
-        return None
-
-
-def _tensor(value: Any) -> Any:
-    return value if isinstance(value, keras.KerasTensor) else cast(Any, ops.convert_to_tensor(value))
-
-
-def _as_bool(name: str, mask: Tensor) -> Tensor:
-    """Return a boolean mask; integers too, if they can be seen to be zeros and ones."""
-    dtype = _dtype_name(mask)
-    if dtype == "bool":
-        return mask
-    seen = known_values(mask) if _holds_integers(mask) else None
-    if seen is None:
-        raise ValueError(
-            f"`{name}` must be boolean, True where attention is allowed. Received dtype {dtype}; "
-            f"convert it first, for example with `{name} != 0` (or `== 0` for an additive mask)."
-        )
-    if not np.isin(seen, (0, 1)).all():
-        raise ValueError(
-            f"`{name}` of integers must hold zeros and ones, 1 where attention is allowed. "
-            f"Received values from {seen.min()} to {seen.max()}."
-        )
-    return mask != 0
-
-
-def _of_queries(pairs: Tensor, wanted: list[Any], length: Tensor, form: str) -> Tensor:
-    """Return `pairs` `[..., T or 1, S]`, whose other sizes must be the `wanted` `[..., T]` and `length`."""
-    *others, queries = wanted
-    given = pairs.shape[-2]
-    if given == 1:
-        return _of_shape("attention_mask", pairs, [*others, 1, length], form)
-    if given is not None:
-        return _of_shape("attention_mask", pairs, [*others, queries, length], form)
-    pairs = _of_shape("attention_mask", pairs, [*others, ops.shape(pairs)[-2], length], form)
-    # Only the running graph knows whether there is one row for every query, or a row for each.
-    known = isinstance(pairs, keras.KerasTensor)
-    return pairs if known else ops.broadcast_to(pairs, (*ops.shape(pairs)[:-2], queries, length))
-
-
-def _of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:
-    """Return `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
-
-    Known sizes are compared here. Unknown sizes are compared when the graph runs: a concatenation with an
-    empty tensor of the wanted shape fails if one differs.
-    """
-    known = [size if isinstance(size, int) else None for size in wanted]
-    shape = tuple(size if isinstance(size, int) else None for size in tensor.shape)
-    fits = len(shape) == len(known) and all(
-        size is None or want is None or size == want for size, want in zip(shape, known, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"`{name}` must have shape {form}, here {tuple(known)}. Received shape {shape}.")
-    if None not in (*shape, *known) or isinstance(tensor, keras.KerasTensor):
-        return tensor
-    nothing = ops.zeros((*wanted, 0), dtype=_dtype_name(tensor))
-    return ops.concatenate([ops.expand_dims(tensor, -1), nothing], axis=-1)[..., 0]
-
-
-def _holds_integers(tensor: Tensor) -> bool:
-    return _dtype_name(tensor).startswith(("int", "uint"))
-
-
-def _dtype_name(tensor: Tensor) -> str:
-    """The dtype as Keras spells it on every backend ("bool", not "torch.bool")."""
-    return str(tensor.dtype.name if hasattr(tensor.dtype, "name") else tensor.dtype).removeprefix("torch.")

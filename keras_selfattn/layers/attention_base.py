@@ -11,20 +11,20 @@ from typing import Any, ClassVar, Self, Unpack
 import keras
 
 from keras_selfattn.layers.argument_checks import (
-    check_masks,
+    RENAMED_IN_CALLS,
     checked_count,
     checked_flag,
     checked_seed,
     checked_sequence,
     checked_window,
     or_none,
+    refuse_renamed,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_math import Formula
 from keras_selfattn.layers.attention_paths import Heads, Tokens, attend, on_tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.masks import PairMask, pair_mask
-from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.masks import PairMask, check_masks, pair_mask
 from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens

@@ -10,17 +10,18 @@ from typing import Any, Self
 import keras
 
 from keras_selfattn.layers.argument_checks import (
+    RENAMED_IN_CALLS,
     checked_count,
     checked_rate,
     checked_seed,
     checked_sequence,
+    refuse_renamed,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
-from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weights.low_rank import begin_lora

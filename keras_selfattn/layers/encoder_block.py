@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import (
+    RENAMED_IN_CALLS,
     checked_choice,
     checked_count,
     checked_flag,
@@ -19,6 +20,7 @@ from keras_selfattn.layers.argument_checks import (
     checked_seed,
     checked_sequence,
     or_none,
+    refuse_renamed,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
@@ -26,7 +28,6 @@ from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
-from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.remat import NoRemat, is_chosen, outputs_and_losses, rematerialise
 from keras_selfattn.layers.seeds import split_seed

@@ -1,22 +1,16 @@
-"""Convert every form of mask to two things: the real tokens, and the rules for which pairs may attend.
+"""Check every form of mask, and convert it: to the real tokens, and the rules for which pairs may attend.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
-True always means a real token, or a pair that may attend. Only this module and argument_checks.py know
-the ranks of masks.
+True always means a real token, or a pair that may attend. Only this module knows the ranks of masks.
+The checks accept tensors and Keras' symbolic tensors, so that a functional model raises the errors of a call.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.argument_checks import (
-    check_one_length_a_row,
-    checked_lens,
-    checked_mask,
-    checked_pairs,
-    known_values,
-)
 from keras_selfattn.layers.tensorflow import runs_kernels
 from keras_selfattn.layers.tensorflow.norm_and_bias import chosen_rows
 
@@ -196,3 +190,161 @@ def _rank_4(pairs: Tensor) -> Tensor:
     """Return bool `[T, S]`, `[B, T or 1, S]` or of rank 4 as `[B or 1, H or 1, T or 1, S]`."""
     missing = {2: (0, 1), 3: (1,), 4: ()}[len(pairs.shape)]
     return ops.expand_dims(pairs, missing) if missing else pairs
+
+
+def check_masks(
+    inputs: Tensor,
+    mask: Tensor | None,
+    valid_lens: Tensor | None,
+    attention_mask: Tensor | None,
+    num_heads: int,
+) -> None:
+    """Raise ValueError for a mask of the wrong dtype, rank or known size."""
+    if mask is not None:
+        checked_mask(inputs, mask)
+    if valid_lens is not None:
+        checked_lens(inputs, valid_lens)
+    if attention_mask is not None:
+        checked_pairs(inputs, attention_mask, num_heads)
+
+
+def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
+    """Return `mask` as a bool tensor `[B, T]`, or raise ValueError."""
+    given = as_given(mask)
+    if len(given.shape) == 3:
+        raise ValueError(
+            "`mask` must have shape [batch, length], one truth value a token. This layer takes one input and "
+            "makes queries, keys and values of it; which pairs may attend goes to `attention_mask`. "
+            f"Received shape {tuple(given.shape)}."
+        )
+    return of_shape("mask", _as_bool("mask", given), ops.shape(inputs)[:2], "[batch, length]")
+
+
+def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
+    """Return `attention_mask` as a bool tensor, or raise ValueError.
+
+    It is `[T, S]`, `[B, T or 1, S]` or `[B, H or 1, T or 1, S]`. A size of 1 is every head, or every query.
+    It stays 1 if it is known before a graph runs.
+    """
+    pairs = _as_bool("attention_mask", as_given(attention_mask))
+    batch, length = ops.shape(inputs)[:2]
+    rank = len(pairs.shape)
+    if rank == 2:
+        form = "[length, length] (a mask of tokens, [batch, length], goes to `mask`)"
+        return of_shape("attention_mask", pairs, [length, length], form)
+    if rank == 3:
+        form = "[batch, length or 1, length]"
+        return _of_queries(pairs, [batch, length], length, form)
+    if rank == 4:
+        heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
+        form = "[batch, heads or 1, length or 1, length]"
+        return _of_queries(pairs, [batch, heads, length], length, form)
+    raise ValueError(
+        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length or 1, length] or "
+        f"4 [batch, heads or 1, length or 1, length]. Received shape {tuple(pairs.shape)}."
+    )
+
+
+def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
+    """Return `valid_lens` as an int32 tensor `[B]` or `[B, T]`, or raise ValueError."""
+    lens = as_given(valid_lens)
+    if not holds_integers(lens):
+        raise ValueError(
+            f"`valid_lens` must hold integers (numbers of tokens). Received dtype {dtype_name(lens)}."
+        )
+    if len(lens.shape) not in (1, 2):
+        raise ValueError(
+            f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
+        )
+    lens = of_shape("valid_lens", lens, ops.shape(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
+    length, seen = inputs.shape[1], known_values(lens)
+    if length is not None and seen is not None and seen.size and (seen.min() < 0 or seen.max() > length):
+        raise ValueError(
+            f"`valid_lens` must lie between 0 and the length of the inputs, {length}. "
+            f"Received values from {seen.min()} to {seen.max()}."
+        )
+    return ops.cast(lens, "int32")
+
+
+def check_one_length_a_row(valid_lens: Tensor) -> None:
+    """Raise ValueError if `valid_lens` has another rank than 1."""
+    shape = tuple(as_given(valid_lens).shape)
+    if len(shape) != 1:
+        raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
+
+
+def known_values(tensor: Tensor) -> np.ndarray | None:
+    """Return the tensor's values; None while a graph is traced or a model is built, when it has none."""
+    if isinstance(tensor, keras.KerasTensor):
+        return None
+    try:
+        return np.asarray(ops.convert_to_numpy(tensor))
+    except (AttributeError, NotImplementedError, TypeError):
+        return None
+
+
+def as_given(value: Any) -> Any:
+    """Return `value` as a tensor; a symbolic tensor of Keras as it is."""
+    return value if isinstance(value, keras.KerasTensor) else cast(Any, ops.convert_to_tensor(value))
+
+
+def _as_bool(name: str, mask: Tensor) -> Tensor:
+    """Return a boolean mask; integers too, if they can be seen to be zeros and ones."""
+    dtype = dtype_name(mask)
+    if dtype == "bool":
+        return mask
+    seen = known_values(mask) if holds_integers(mask) else None
+    if seen is None:
+        raise ValueError(
+            f"`{name}` must be boolean, True where attention is allowed. Received dtype {dtype}; "
+            f"convert it first, for example with `{name} != 0` (or `== 0` for an additive mask)."
+        )
+    if not np.isin(seen, (0, 1)).all():
+        raise ValueError(
+            f"`{name}` of integers must hold zeros and ones, 1 where attention is allowed. "
+            f"Received values from {seen.min()} to {seen.max()}."
+        )
+    return mask != 0
+
+
+def _of_queries(pairs: Tensor, wanted: list[Any], length: Tensor, form: str) -> Tensor:
+    """Return `pairs` `[..., T or 1, S]`, whose other sizes must be the `wanted` `[..., T]` and `length`."""
+    *others, queries = wanted
+    given = pairs.shape[-2]
+    if given == 1:
+        return of_shape("attention_mask", pairs, [*others, 1, length], form)
+    if given is not None:
+        return of_shape("attention_mask", pairs, [*others, queries, length], form)
+    pairs = of_shape("attention_mask", pairs, [*others, ops.shape(pairs)[-2], length], form)
+    # Only the running graph knows whether there is one row for every query, or a row for each.
+    known = isinstance(pairs, keras.KerasTensor)
+    return pairs if known else ops.broadcast_to(pairs, (*ops.shape(pairs)[:-2], queries, length))
+
+
+def of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:
+    """Return `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
+
+    Known sizes are compared here. Unknown sizes are compared when the graph runs: a concatenation with an
+    empty tensor of the wanted shape fails if one differs.
+    """
+    known = [size if isinstance(size, int) else None for size in wanted]
+    shape = tuple(size if isinstance(size, int) else None for size in tensor.shape)
+    fits = len(shape) == len(known) and all(
+        size is None or want is None or size == want for size, want in zip(shape, known, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"`{name}` must have shape {form}, here {tuple(known)}. Received shape {shape}.")
+    if None not in (*shape, *known) or isinstance(tensor, keras.KerasTensor):
+        return tensor
+    nothing = ops.zeros((*wanted, 0), dtype=dtype_name(tensor))
+    return ops.concatenate([ops.expand_dims(tensor, -1), nothing], axis=-1)[..., 0]
+
+
+def holds_integers(tensor: Tensor) -> bool:
+    """Return True for a dtype of integers, signed or not."""
+    return dtype_name(tensor).startswith(("int", "uint"))
+
+
+def dtype_name(tensor: Tensor) -> str:
+    """Return the dtype as Keras spells it on every backend ("bool", not "torch.bool")."""
+    return str(tensor.dtype.name if hasattr(tensor.dtype, "name") else tensor.dtype).removeprefix("torch.")

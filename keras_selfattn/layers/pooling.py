@@ -10,16 +10,17 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import (
+    RENAMED_IN_CALLS,
     checked_count,
     checked_seed,
     checked_sequence,
     checked_weight,
     or_none,
+    refuse_renamed,
     sequence_spec,
 )
 from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
-from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.remat import add_losses, call_in_scope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import builds_portable_graph

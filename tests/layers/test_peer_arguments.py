@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keras_selfattn import layers
-from keras_selfattn.layers.peer_names import RENAMED_ARGUMENTS, RENAMED_IN_CALLS
+from keras_selfattn.layers.argument_checks import RENAMED_ARGUMENTS, RENAMED_IN_CALLS
 from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "layers.md"

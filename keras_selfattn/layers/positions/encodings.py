@@ -15,14 +15,13 @@ from keras_selfattn.layers.argument_checks import (
     checked_base,
     checked_choice,
     checked_count,
-    checked_positions,
     checked_seed,
     checked_sequence,
     sequence_spec,
-    token_positions,
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.jax import is_dimension
+from keras_selfattn.layers.masks import as_given, dtype_name, holds_integers, of_shape
 from keras_selfattn.layers.positions.angles import frequencies, sinusoids
 from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.seeds import split_seed
@@ -354,3 +353,37 @@ class SinusoidalPositionEncoding2D(keras.layers.Layer):
             return ops.broadcast_to(rows[:, None], (height, width, self._features))
         columns = sinusoids(column, second, self.base, self.compute_dtype)  # [C, floor(D / 2)]
         return rows[:, None] + ops.pad(columns, [[0, 0], [first, 0]])  # a sum with zeros, so exact
+
+
+def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor | None:
+    """Return `positions` as an int32 tensor `[T]` or `[B, T]`, or None if they count from `offset`.
+
+    Args:
+        inputs: `[B, T, D]`.
+        offset: position of the first token, an int or an int scalar tensor.
+        positions: int `[T]` or `[B, T]`, or None.
+
+    Raises:
+        ValueError: for positions or an offset that are no integers or of another shape, or both given.
+    """
+    start = as_given(offset)
+    if not holds_integers(start) or len(start.shape):
+        raise ValueError(f"`offset` must be an integer. Received {offset!r}.")
+    if positions is None:
+        return None
+    if not isinstance(offset, int) or offset:
+        raise ValueError(f"Pass `offset` or `positions`, not both. Received offset={offset!r} and positions.")
+    given = as_given(positions)
+    if not holds_integers(given):
+        raise ValueError(f"`positions` must hold integers. Received dtype {dtype_name(given)}.")
+    batch, length = ops.shape(inputs)[:2]
+    wanted = [length] if len(given.shape) == 1 else [batch, length]
+    return ops.cast(of_shape("positions", given, wanted, "[length] or [batch, length]"), "int32")
+
+
+def token_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor:
+    """Return the position of each token of `inputs`, int32 `[T]` or `[B, T]`; see `checked_positions`."""
+    given = checked_positions(inputs, offset, positions)
+    if given is not None:
+        return given
+    return ops.arange(ops.shape(inputs)[1], dtype="int32") + ops.cast(offset, "int32")

@@ -15,9 +15,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.argument_checks import RENAMED_ARGUMENTS, refuse_renamed
 from keras_selfattn.layers.attention_math import split, wide_dtype
 from keras_selfattn.layers.attention_paths import Tokens
-from keras_selfattn.layers.peer_names import RENAMED_ARGUMENTS, refuse_renamed
 
 Tensor = Any
 
