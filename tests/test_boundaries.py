@@ -98,6 +98,13 @@ def test_between_a_layer_and_keras_stands_at_most_one_class_of_ours():
         assert len(ours) <= 2, ours
 
 
+def test_no_room_of_the_layers_has_more_than_eighteen_files():
+    folder = Path(keras_selfattn.layers.__file__).parent
+    rooms = [folder, *(path.parent for path in folder.glob("*/__init__.py"))]
+    files = {room.name: len(list(room.glob("*.py"))) for room in rooms}
+    assert max(files.values()) <= 18, files
+
+
 def test_the_steps_of_attention_are_written_once():
     """A layer overrides what differs: how heads are made, or what stands for the softmax."""
     public = [getattr(keras_selfattn.layers, name) for name in keras_selfattn.layers.__all__]
