@@ -194,7 +194,7 @@ class Encoder(NoRemat):
     def enable_lora(
         self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
     ) -> None:
-        """As `EncoderBlock.enable_lora`, for all blocks."""
+        """Train low-rank updates in all blocks, as `EncoderBlock.enable_lora` does in one."""
         begin_lora(self, rank, lora_alpha, parts)
 
     @classmethod

@@ -259,7 +259,7 @@ class EncoderBlock(NoRemat):
     def enable_lora(
         self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
     ) -> None:
-        """As `MultiHeadSelfAttention.enable_lora`; `parts` may hold "feed_forward", too."""
+        """Train updates as `MultiHeadSelfAttention.enable_lora` does; `parts` may hold "feed_forward"."""
         begin_lora(self, rank, lora_alpha, parts)
 
     @classmethod

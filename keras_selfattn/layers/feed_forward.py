@@ -123,7 +123,7 @@ class FeedForward(NoRemat):
 
 
 def _gelu(x: Tensor) -> Tensor:
-    """GELU.
+    """Return the Gaussian error linear unit of `x`, by the error function.
 
     TensorFlow's own rounds the square root of 2 to float32, even for float64, and is made of an operation
     that other runtimes lack. JAX' own computes two forms in half precision and chooses one.

@@ -293,7 +293,7 @@ class AttentionPooling(PoolingBase):
 
 
 def _overlap(weights: Tensor) -> Tensor:
-    """The mean over samples of `||A A^T - I||^2` for weights A `[B, R, T]`."""
+    """Return the mean over samples of `||A A^T - I||^2` for weights A `[B, R, T]`."""
     hops = weights.shape[1]
     overlap = ops.matmul(weights, ops.swapaxes(weights, 1, 2)) - ops.eye(
         hops, dtype=weights.dtype

@@ -116,7 +116,7 @@ class Chunks:
         return _fold(ops.broadcast_to(near, shape))
 
     def _cut(self, x: Tensor) -> Tensor:
-        """`[B, H, T, D]` to `[B, H, N, C, D]`, the last chunk filled up with zeros."""
+        """Return `[B, H, T, D]` as `[B, H, N, C, D]`, the last chunk filled up with zeros."""
         batch, heads, length, width = ops.shape(x)
         missing = self.count * self.size - length
         filled = ops.concatenate([x, ops.zeros((batch, heads, missing, width), dtype=x.dtype)], axis=2)
@@ -132,6 +132,6 @@ def _least_one(number: Tensor) -> Tensor:
 
 
 def _fold(chunks: Tensor) -> Tensor:
-    """`[B, H, N, C, D]` to `[B N, H, C, D]`."""
+    """Return `[B, H, N, C, D]` as `[B N, H, C, D]`."""
     batch, heads, count, size, width = ops.shape(chunks)
     return ops.reshape(ops.transpose(chunks, (0, 2, 1, 3, 4)), (batch * count, heads, size, width))

@@ -60,19 +60,19 @@ class Parts:
         return self._of_heads(block, lambda h: first + h // self._shared)
 
     def of_gradient(self, block: int | None) -> Any:
-        """Of an array of `gradient_shape`."""
+        """Return the spec of an array of `gradient_shape`."""
         return self._of_heads(block, lambda h: h)
 
     def of_context(self, block: int | None) -> Any:
-        """Of `[B, P, H, D]`."""
+        """Return the spec of an array `[B, P, H, D]`."""
         return self._by_position(block, lambda h: h)
 
     def of_rows(self, block: int | None) -> Any:
-        """Of `[B, H, P]`."""
+        """Return the spec of an array `[B, H, P]`."""
         return _part((None, None, block or self.shape[1]), lambda i, h, b: (b, h, i if block else 0))
 
     def of_masks(self, masks: Masks, block: int | None) -> list[Any]:
-        """Of the masks that are given, with a block of queries."""
+        """Return the specs of the masks that are given, with a block of queries."""
         length = self.shape[1]
         found = [_part((None, size), lambda _i, _h, b: (b, 0)) for size in (1, length)]
         if masks.row_keys is None:
@@ -81,7 +81,7 @@ class Parts:
         return [*found, self.of_rows(block), *(_part((size,), lambda *_at: (0,)) for size in sizes)]
 
     def _of_heads(self, block: int | None, head: Callable[[Any], Any]) -> Any:
-        """Of one of the arrays; `head` is the place of head h in it."""
+        """Return the spec of queries, keys or values; `head` is the place of head h in it."""
         if self.joined:
             return self._by_position(block, head)
         shape = (None, None, block or self.shape[1], self.shape[3])

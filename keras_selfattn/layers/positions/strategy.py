@@ -17,8 +17,8 @@ class PositionStrategy:
     A strategy overrides the methods that it needs: `weights` (names weights for the layer to learn), `rotate`
     (changes queries and keys), `logits` (returns a term to add to the logits), `context` (returns a term to
     add to the context), `score_width` (if these compute vectors for each pair); and `get_config` if it takes
-    arguments. Registered with Keras, it is saved with the
-    model. Its weights belong to the attention layer that uses it, so one strategy may serve many layers.
+    arguments. Registered with Keras, it is saved with the model. Its weights belong to the attention layer
+    that uses it, so one strategy may serve many layers.
 
     Example:
 

@@ -112,10 +112,10 @@ class LowRankUpdates(keras.layers.Layer):
         return part + ops.cast(update * self._started.scale, part.dtype)
 
     def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
-        """Stay as it is, without the warning of Keras: updates are small, and trained on."""
+        """Change nothing, without the warning of Keras: updates are small, and are trained on as floats."""
 
     def hold_apart(self, kernels: Mapping[str, Kernel]) -> None:
-        """Know that these kernels have been quantized, in place of those they were made from."""
+        """Take the quantized kernels in place of the floats; updates stay apart from them."""
         self._started.kernels = {name: kernels[name] for name in self._started.kernels}
 
     @property

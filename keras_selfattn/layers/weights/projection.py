@@ -66,7 +66,7 @@ class HeadProjection:
         drawn = random.randint(1, 2**31 - 1) if seed is None else seed
 
         def glorot(shape: tuple, dtype: Any = None) -> Tensor:
-            """One draw for all, so that each gets its own numbers from one seed, with its own limits."""
+            """Return all kernels of one draw: each has its own numbers of the seed, and its own limits."""
             limits = [math.sqrt(6 / (features + width)) for width in self._widths for _ in range(width)]
             draws = keras.random.uniform(shape, -1.0, 1.0, dtype="float32", seed=drawn)
             return ops.cast(draws * ops.convert_to_tensor(limits, dtype="float32"), dtype)
