@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_selfattn.errors import DataError, ExportError
 from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.attention_weights import collected_weights
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 
 from .saved_weights import Weights
 from .signatures.image_preprocessing import ImageFront

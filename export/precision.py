@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches.length_sorted import padded
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract

@@ -11,7 +11,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.models.raw_model import RawModel
 
 # Settings of all models: fields of `EncoderConfig`.
 _SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})

@@ -12,8 +12,8 @@ from benchmarks.accuracy.served import measure_served
 from benchmarks.accuracy.sets import Split
 from keras_selfattn import training
 from keras_selfattn.metrics.classes import calibration_error
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.class_heads import Probabilities
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.tasks import Task
 
 NAME = "ours"

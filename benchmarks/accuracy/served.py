@@ -11,7 +11,7 @@ import tensorflow as tf
 from benchmarks.accuracy.peer import cpu_ms_of_one
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.files.version_files import size_of
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 
 
 def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:

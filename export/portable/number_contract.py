@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras_selfattn import layers
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.vocabulary import PADDING_ID

@@ -11,7 +11,7 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
-    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.models.raw_model import RawModel
     from keras_selfattn.training import TrainConfig
 
 

@@ -17,8 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches.sample_weights import weighted
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.schedule import check_finite, scheduled_optimizer

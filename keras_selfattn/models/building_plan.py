@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.models.raw_model import RawModel
 
 
 def plan_lines(model: "RawModel") -> Iterator[str]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import checked_config
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
 from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.models.raw_model import RawModel
 
 
 class WordModel(RawModel):

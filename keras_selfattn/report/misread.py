@@ -9,8 +9,8 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.drawing.markup import Markup, isolated, join, tag
 from keras_selfattn.drawing.pictures import FEATURES, coloured_tokens, image, sparkline
 from keras_selfattn.metrics.mistakes import ranked_mistakes
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report.rows import kind_of

@@ -36,7 +36,7 @@ from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from keras_selfattn.metrics import Report
-    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.models.raw_model import RawModel
 
 _PRETRAINED = "MaskedTokenModel"
 # How a table with columns is written; other files have neither.
@@ -152,7 +152,7 @@ def load_run(folder: Path) -> "RawModel":
         RunError: if the folder is missing, is not a run, or its model cannot be read.
     """
     from keras_selfattn.models import load
-    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.models.raw_model import RawModel
 
     check_run(folder)
     model = load(folder)

@@ -10,9 +10,9 @@ import keras
 from keras_selfattn import __version__
 from keras_selfattn.data.labelled import LabelledRows, as_rows, labels_in
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import check_flag, is_number
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.processes.clusters import SideBySide
 from keras_selfattn.training.processes.digests import digest_of, digest_of_files

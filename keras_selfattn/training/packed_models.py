@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.files.folder_kinds import holds_pretrained
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saved_file import load_file
 
 _FILES = (".json", ".txt", ".safetensors")

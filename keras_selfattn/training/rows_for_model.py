@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from keras_selfattn.data.labelled import LabelledRows, labels_in
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.raw_model import RawModel
 
 # Labels in a message, and places for each.
 _SHOWN = 5

@@ -13,7 +13,7 @@ import keras
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.metrics import Report
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.runs.run_folder import write_run, writing
 from keras_selfattn.training.before_training import (

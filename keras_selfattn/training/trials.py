@@ -9,7 +9,7 @@ import keras
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import SelfAttentionError, first_line
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import Fitted, fit_monitored
 from keras_selfattn.training.processes.model_copies import changed, copy_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, Terminated
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import Fitted
 from keras_selfattn.training.processes.model_copies import changed

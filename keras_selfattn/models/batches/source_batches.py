@@ -16,7 +16,7 @@ from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.rows.containers import ordered_rows
 
 if TYPE_CHECKING:
-    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.models.raw_model import RawModel
 
 
 class SourceBatches:

@@ -12,7 +12,6 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches.length_sorted import checked_size
 from keras_selfattn.models.batches.shapes import lengths_allowed
 from keras_selfattn.models.config import TextConfig, checked_config, differing
@@ -20,6 +19,7 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.text.masked_pieces import MaskedPieces
 from keras_selfattn.models.text.masked_prediction import (
     Gathered,

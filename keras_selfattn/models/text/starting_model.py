@@ -9,12 +9,12 @@ import keras
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.files.folder_kinds import holds_pretrained
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.adapted_start import AdaptedStart
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig, MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saved_file import load_file, refuse_quantized, run_figures
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.probabilities import Mixture
+from keras_selfattn.models.raw_model import RawModel
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:

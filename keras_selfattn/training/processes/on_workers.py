@@ -24,7 +24,7 @@ import keras
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.machines.free_ports import free_port
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saved_file import load_file
 from keras_selfattn.runs.run_folder import writing
 from keras_selfattn.training.packed_models import Packed, packed

@@ -12,7 +12,7 @@ from typing import Any
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import SelfAttentionError
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import Fitted, fit_member, fit_monitored
 from keras_selfattn.training.packed_models import Packed, bytes_of, loaded, packed
