@@ -140,7 +140,9 @@ def test_steps_read_each_row_as_a_list_would_be_read():
     model = text_model()
     model.adapt(TEXTS, LABELS)
     source = BatchSource([(TEXTS[:4], [0, 1, 1, 0])].__iter__())
-    ((ids, wide), targets), *others = SourceBatches(model, source, None, shuffle=False, seed=0, epoch=0)
+    ((ids, wide), targets), *others = SourceBatches(
+        model._reader, model.head, source, None, shuffle=False, seed=0, epoch=0
+    )
     assert others == []
     alone = {tuple(model._features([text])[0].tolist()) for text in TEXTS[:4]}
     assert {tuple(row[row > 0].tolist()) for row in ids} == alone

@@ -1,11 +1,14 @@
 """Imports point one way, proven in fresh interpreters and, of subpackages side by side, from their text."""
 
+import ast
+import graphlib
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -164,7 +167,41 @@ def test_models_name_a_higher_package_only_in_the_body_of_export():
         for path in folder.rglob("*.py")
         for match in re.findall(above, path.read_text("utf-8"), re.MULTILINE)
     }
-    assert found == {("keras_methods.py", " " * 8, "export")}
+    assert found == {("raw_model.py", " " * 8, "export")}
+
+
+def test_between_a_model_and_keras_stand_at_most_four_classes_of_ours():
+    from keras_selfattn import models
+
+    public = [getattr(models, name) for name in models.__all__]
+    kinds = [each for each in public if isinstance(each, type) and issubclass(each, keras.Model)]
+    assert models.TextClassifier in kinds
+    for kind in kinds:
+        ours = [c for c in kind.__mro__ if "keras_selfattn" in c.__module__]
+        assert len(ours) <= 4, ours
+
+
+def imports_within(package):
+    """The modules of a package by name, each with those that it imports: anywhere, for type checkers too."""
+    folder = ROOT / package.replace(".", "/")
+    paths = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in folder.rglob("*.py")}
+    paths = {path: name.removesuffix(".__init__") for path, name in paths.items()}
+    found = {name: set() for name in paths.values()}
+    for path, name in paths.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{name} imports relatively"
+                inner = {f"{node.module}.{each.name}" for each in node.names} & set(found)
+                found[name] |= inner or {node.module} & set(found)
+            elif isinstance(node, ast.Import):
+                found[name] |= {each.name for each in node.names} & set(found)
+    return found
+
+
+def test_no_module_of_the_models_imports_one_that_imports_it():
+    found = imports_within("keras_selfattn.models")
+    assert "keras_selfattn.models.weights_record" in found["keras_selfattn.models.raw_model"]
+    graphlib.TopologicalSorter(found).prepare()  # raises a CycleError that names the circle
 
 
 @pytest.mark.parametrize(

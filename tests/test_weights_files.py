@@ -9,7 +9,7 @@ import pytest
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models import weights_record
-from keras_selfattn.models.keras_methods import KerasMethods
+from keras_selfattn.models.raw_model import RawModel
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 2
@@ -38,7 +38,7 @@ def saved(model, path):
 
 def without_record(monkeypatch):
     """Let models be saved as earlier versions saved them."""
-    monkeypatch.delattr(KerasMethods, "save_own_variables")
+    monkeypatch.delattr(RawModel, "save_own_variables")
 
 
 def refused(model, path, said):

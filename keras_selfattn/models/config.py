@@ -47,6 +47,16 @@ class EncoderConfig:
             )
         check_share("dropout", self.dropout)
 
+    @property
+    def attended(self) -> int | None:
+        """Positions to attend to on either side; None for the whole row."""
+        return getattr(self, "window", None)
+
+    @property
+    def step_span(self) -> int | None:
+        """Positions of a row that a training step reads; None for all."""
+        return getattr(self, "training_span", None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
         return dataclasses.asdict(self)

@@ -1,5 +1,9 @@
-"""Base of all models of raw rows: `fit`, `predict` and `evaluate` on them, and their saved state."""
+"""Base of all models of raw rows: what they learn, `fit`, `predict` and `evaluate` on rows, and saved state.
 
+In the order of use: construct, compile, adapt, fit, predict, evaluate, one batch, save, quantize, export.
+"""
+
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
@@ -10,8 +14,15 @@ import tensorflow as tf
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, checked_size
+from keras_selfattn.files.version_files import PORTABLE
+from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
+from keras_selfattn.layers.weights.policy_maps import settle_leaves
+from keras_selfattn.models import first_step, weights_record
+from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, checked_size, padded
+from keras_selfattn.models.batches.outputs import in_order, outputs_at_positions
+from keras_selfattn.models.batches.row_reader import RowReader
 from keras_selfattn.models.batches.sample_weights import (
+    aligned,
     check_some_weight,
     row_weights,
     weighted,
@@ -19,19 +30,20 @@ from keras_selfattn.models.batches.sample_weights import (
 )
 from keras_selfattn.models.batches.shapes import compiles_each_shape, lengths_allowed
 from keras_selfattn.models.batches.shares import WHOLE, current_share
-from keras_selfattn.models.batches.source_batches import check_alone, fit_source, read_source, validation_rows
-from keras_selfattn.models.batches.sources import BatchSource, RawBatch, is_source, raw_source
+from keras_selfattn.models.batches.source_batches import SourceBatches, check_alone
+from keras_selfattn.models.batches.sources import BatchSource, RawBatch, is_source
+from keras_selfattn.models.compile_arguments import OF_HEAD, CompileArguments, saved_arguments
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.deferred_compile import check_strategy_scope
+from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.keras_methods import KerasMethods
+from keras_selfattn.models.planned_summary import plan_lines
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
 
 Tensor = Any
 
 
-class RawModel(KerasMethods):
+class RawModel(keras.Model):
     """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
 
     A subclass defines the kind of its rows.
@@ -43,27 +55,35 @@ class RawModel(KerasMethods):
     config_type: ClassVar[type[EncoderConfig]]
     # The name of the rows, in the plural, as the beginning of a sentence.
     rows_are: ClassVar[str]
+    # For the summary before training: what the first rows determine, and what `predict` returns.
+    learns: ClassVar[str]
+    returns: ClassVar[str]
     # Changes to the config that remove the path fitted beside attention.
     encoder_only: ClassVar[dict[str, Any]] = {}
 
-    def advised_training(self, rows: int) -> dict[str, Any]:
-        """Return better values than `TrainConfig`'s defaults for a number of rows."""
-        return {}
-
-    def alternatives(self) -> list[dict[str, Any]]:
-        """Return the trials of tuning, in order: other values of fields of the config or `TrainConfig`."""
-        return []
-
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config = self._read_config(config)
+        self._head: Head | None = None
+        self._compile_arguments = CompileArguments()
+        self._refusal = weights_record.Refusal()
+        self.config: Any = self._read_config(config)
         # On TensorFlow XLA cannot compile raw rows, and would compile for every new shape of a batch. JAX
         # compiles all that it runs, so its batches have few shapes.
         self.supports_jit = compiles_each_shape()
 
+    # What a kind of model defines, or may define:
+
     def _read_config(self, config: Any) -> Any:
         """Return the config of the model's kind: the given one, one from its dict, or the default."""
         return checked_config(self.config_type, config)
+
+    @abstractmethod
+    def _is_raw(self, x: Any) -> bool:
+        """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
+
+    @abstractmethod
+    def read_inputs(self, x: Any) -> list[Any]:
+        """Return raw rows in any container as a list, each checked; may be empty."""
 
     @abstractmethod
     def head_type(self, y: Any) -> type[Head]:
@@ -73,9 +93,61 @@ class RawModel(KerasMethods):
     def _learn_front_end(self, rows: Rows) -> None:
         """Learn the front end's state from the training rows; `DataError` if they cannot train it."""
 
+    def _fit_linear(self, rows: Rows, head: Head) -> Head:
+        """Fit the linear model beside attention if layers or head depend on it; return the head."""
+        return head
+
     @abstractmethod
     def _build_core(self, head: Head) -> keras.Model:
         """Return the untrained model from padded features `[batch, length, ...]` to the head's outputs."""
+
+    def _prepare(self, rows: Rows) -> None:
+        """Fit the layers of the core that learn from the training rows before training."""
+
+    @abstractmethod
+    def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
+        """Return the core's features of each row, `[T, ...]`."""
+
+    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
+        """Return the core's inputs beside the features of each row, if there are any."""
+        return None
+
+    def default_optimizer(self) -> Any:
+        """Return the optimizer for `compile` without one."""
+        return adamw()
+
+    @property
+    def learning_rates(self) -> Mapping[str, float]:
+        """Factors of the learning rate by the beginning of a weight's path; none if all learn alike."""
+        return {}
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        """Return better values than `TrainConfig`'s defaults for a number of rows."""
+        return {}
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        """Return the trials of tuning, in order: other values of fields of the config or `TrainConfig`."""
+        return []
+
+    def parts_beside(self) -> dict[str, str]:
+        """Return descriptions of the parts beside the encoder, by name."""
+        return {}
+
+    def baselines(self, x: Any) -> dict[str, np.ndarray]:
+        """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
+        return {}
+
+    def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
+        """Return the names that the model gives to raw rows, as its kind defines them."""
+        raise ConfigError(f"A {type(self).__name__} returns {self.returns}, and no names. Call `predict`.")
+
+    # Construct: what is known once the model has learned from rows.
+
+    def _check_adapted(self) -> None:
+        if self._head is None:
+            raise DataError(
+                "The model has not seen any rows yet. Call `fit` or `adapt` with rows and labels first."
+            )
 
     @property
     def head(self) -> Head:
@@ -84,25 +156,79 @@ class RawModel(KerasMethods):
         return cast(Head, self._head)
 
     @property
-    def _window(self) -> int | None:
-        """Positions to attend to on either side; None for the whole row."""
-        return getattr(self.config, "window", None)
-
-    @property
-    def _training_span(self) -> int | None:
-        """Positions of a row that a training step reads; None for all."""
-        return getattr(self.config, "training_span", None)
-
-    @property
-    def learning_rates(self) -> Mapping[str, float]:
-        """Factors of the learning rate by the beginning of a weight's path; none if all learn alike."""
-        return {}
-
-    @property
     def core(self) -> keras.Model:
         """The part from padded features, `[batch, length, ...]`, to the outputs."""
         self._check_adapted()
         return self._core
+
+    def summary(self, *args: Any, print_fn: Any = None, **kwargs: Any) -> None:
+        """Print the layers as `keras.Model.summary` does; before the first `fit`, what it will build."""
+        if self._head is not None:
+            super().summary(*args, print_fn=print_fn, **kwargs)
+            return
+        title = f'"{self.name}" ({type(self).__name__})'
+        for line in plan_lines(title, self.learns, self.parts_beside(), self.returns, self.config):
+            (print_fn or print)(line)
+
+    # Compile: loss and metrics may come from the head, which the first rows determine.
+
+    def compile(
+        self, optimizer: Any = None, loss: Any = None, *, metrics: Any = OF_HEAD, **kwargs: Any
+    ) -> None:
+        """Configure training as `keras.Model.compile` does; what is left out is the model's own."""
+        optimizer = self.default_optimizer() if optimizer is None else optimizer
+        self._compile_arguments = CompileArguments(loss, metrics, **kwargs)
+        super().compile(optimizer, **self._compile_arguments.with_head(self._head))
+        if self.built:
+            # Otherwise a model saved before `fit` could not be loaded: its optimizer would have a state.
+            self.optimizer.build(self.trainable_variables)
+
+    def compile_again(self, *, new_optimizer: bool = False) -> None:
+        """Compile with the stored arguments, and the head's loss and metrics where they were left out.
+
+        Args:
+            new_optimizer: make another optimizer of the same config, for other weights than before.
+        """
+        optimizer = self.optimizer
+        if new_optimizer:
+            optimizer = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+        self.compile(optimizer, **self._compile_arguments.given())
+
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """Return the arguments of `compile`, without values that the task supplied."""
+        config = super().get_compile_config()
+        return self._compile_arguments.to_save(config) if config else config
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile like the saved model; Keras requires this of classes that override `compile`."""
+        self.compile(**saved_arguments(config))
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the loss of a batch as `keras.Model.compute_loss` does; all training and testing calls it.
+
+        With weights, it is the sum of weight times loss, divided by the number of rows or, for a target at
+        each position, of real positions: those that weigh 0 are counted, too.
+        """
+        if sample_weight is not None and hasattr(y_pred, "shape"):
+            sample_weight = aligned(sample_weight, y_pred)  # [B, 1] or [B, T]
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Return the metrics as `keras.Model.compute_metrics` does: only `weighted_metrics` are weighted."""
+        if sample_weight is not None and hasattr(y_pred, "shape"):
+            sample_weight = aligned(sample_weight, y_pred)
+            if len(y_pred.shape) == 2:
+                sample_weight = sample_weight[:, 0]  # [B], which all of Keras' metrics of rows take
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    # Adapt:
 
     def adapt(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
         """Learn the vocabulary, labels and the like from rows, and build the layers. `fit` does it first.
@@ -117,15 +243,95 @@ class RawModel(KerasMethods):
         """
         if self._head is not None:
             raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
-        source = raw_source(self.given_rows(x), self._is_raw)
+        source = self._reader.source(x)
         if isinstance(source, BatchSource):
             check_alone(y=y, sample_weight=sample_weight)
-            source, y, sample_weight = read_source(source, None, None)
-        x, y = source, ordered_rows(y)
-        kind = self.head_type(y)
-        rows = self.read_rows(x, y, sample_weight, kind)
+            batch = source.rows()
+        else:
+            batch = RawBatch(source, ordered_rows(y), sample_weight)
+        rows, kind = self._reader.read_first(batch, None)
         check_some_weight(rows.weights)
         self._adapt(rows, kind.from_targets(rows.targets))
+
+    def _adapt(self, rows: Rows, head: Head) -> None:
+        """Call the hooks of subclasses, in this order, before the first step of training."""
+        first_step.check_strategy_scope(self)
+        try:
+            self._learn_front_end(rows)
+            self._assemble(self._fit_linear(rows, head))
+            self._prepare(rows)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _assemble(self, head: Head) -> None:
+        """Build the layers, once the front end has its state."""
+        self._head = head
+        self._core = self._build_core(head)
+        self.built = True
+        if self.compiled:
+            self.compile_again()
+
+    def _forget(self) -> None:
+        """Return to the state before any rows, so that no half-made model is trained."""
+        self._head, self.built = None, False
+
+    # Rows to batches:
+
+    @property
+    def _reader(self) -> RowReader:
+        return RowReader(self._is_raw, self.given_rows, self.head_type, self.read_rows, self.batches)
+
+    def given_rows(self, x: Any) -> Any:
+        """Return rows in an ordered container as a list or an array; what Keras and sources have, unchanged.
+
+        Raises:
+            DataError: for None, and for a set; for a dict, or a table that is no array, in place of one of
+                its columns.
+        """
+        if is_source(x):
+            return x
+        if x is None:
+            raise DataError(f"{self.rows_are} are needed. Received None; give a list, which may be empty.")
+        if getattr(x, "dtype", None) == tf.string and hasattr(x, "row_splits"):
+            return x.to_list()  # a ragged tensor, as in a source
+        x = ordered_rows(x)
+        known = () if self._head is None else [each.name for each in self._core.inputs]
+        of_keras = isinstance(x, Mapping) and set(x) <= set(known)
+        if not of_keras and not hasattr(x, "__array__"):
+            refuse_table(self.rows_are, x)
+        return x
+
+    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        """Return raw rows, targets and weights, each checked; all weights may be 0, as in a batch of many."""
+        rows = Rows(self.read_inputs(x), kind.read(y), row_weights(weights))
+        check_columns(self.rows_are, rows)
+        return rows
+
+    def batches(
+        self,
+        rows: Rows,
+        batch_size: int | None,
+        *,
+        training: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> LengthSortedBatches:
+        return LengthSortedBatches(
+            self._features(rows.inputs),
+            self.head.encoded(rows.targets) if rows.targets else None,
+            rows.weights,
+            self._side_inputs(rows.inputs, training=training),
+            batch_size=checked_size(batch_size),
+            window=self.config.attended,
+            span=self.config.step_span if training else None,
+            shuffle=shuffle,
+            seed=seed,
+            lengths=lengths_allowed(training=training),
+            share=current_share() if training else WHOLE,
+        )
+
+    # Fit:
 
     def fit(
         self,
@@ -172,35 +378,74 @@ class RawModel(KerasMethods):
         """
         if not 0 <= validation_split < 1:
             raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
-        x, y = raw_source(self.given_rows(x), self._is_raw), ordered_rows(y)
+        x, y = self._reader.source(x), ordered_rows(y)
+        # Batches of raw rows bring their targets and weights, and keep their composition.
         if isinstance(x, BatchSource):
             check_alone(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
-            settings = {"class_weight": class_weight, "validation_data": validation_data, "shuffle": shuffle}
-            return fit_source(self, x, super().fit, seed=seed, **settings, **kwargs)
+            order = {"shuffle": shuffle, "seed": seed}
+            return self._fit_source(x, class_weight, validation_data, order, kwargs)
+        # Inputs in the form of the core's are Keras' own matter.
         if not self._is_raw(x):
             if class_weight is not None and self._head is not None:
                 class_weight = self._head.class_weights(class_weight, [])
             other = {"sample_weight": sample_weight, "validation_data": validation_data, "shuffle": shuffle}
             tensors = {} if y is None else {"batch_size": batch_size, "validation_split": validation_split}
             return super().fit(x, y, class_weight=class_weight, **tensors, **other, **kwargs)
+        # Raw rows: all of them are checked before the model learns anything; the head is of those left to
+        # train with.
         batch_size = checked_size(batch_size)
-        kind = self.head_type(y) if self._head is None else type(self._head)
-        rows = self.read_rows(x, y if self._head is None else self._head.named(y), sample_weight, kind)
+        rows, kind = self._reader.read_first(RawBatch(x, y, sample_weight), self._head)
         if validation_data is None and validation_split:
             rows, held_out = split_end(rows, validation_split)
             validation_data = tuple(held_out)
         head = kind.from_targets(rows.targets) if self._head is None else self._head
         rows = weighted(rows, head, class_weight)
-        validation_data = validation_rows(self, validation_data, head, kwargs)
-        if self._head is None:
-            self._adapt(rows, head)
-        if isinstance(validation_data, Rows):
-            validation_data = self.batches(validation_data, batch_size).dataset()
+        validation_data = self._learn(rows, head, validation_data, batch_size, kwargs)
         batches = self.batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
         batches.skip(kwargs.get("initial_epoch", 0))
         self.create_metrics(rows.targets)
         # The batches have their order already.
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
+
+    def _fit_source(
+        self, source: BatchSource, class_weight: Any, validation_data: Any, order: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """Train on the batches of a source; the first pass over it learns what `adapt` learns."""
+        steps = kwargs.get("steps_per_epoch")
+        source.keep(steps)
+        rows, head = None, self._head
+        # All rows together are read only to learn from them, or to count their classes.
+        if head is None or isinstance(class_weight, str):
+            rows, kind = self._reader.read_first(source.rows(steps), head)
+            head = kind.from_targets(rows.targets) if head is None else head
+        by_place = head.class_weights(class_weight, [] if rows is None else rows.targets)
+        if rows is not None and self._head is None:
+            rows = weighted(rows, head, class_weight)
+        validation_data = self._learn(rows, head, validation_data, None, kwargs)
+        del rows  # each batch is read anew when it is its turn
+        epoch = kwargs.get("initial_epoch", 0)
+        batches = SourceBatches(self._reader, self.head, source, by_place, epoch=epoch, **order)
+        self.create_metrics(batches.first.targets)
+        return batches.train(super().fit, self.core.inputs, validation_data=validation_data, **kwargs)
+
+    def _learn(self, rows: Rows | None, head: Head, validation: Any, size: int | None, kwargs: Any) -> Any:
+        """Learn from the first rows, once validation data are checked; return these in Keras' form."""
+        validation = self._reader.validation(validation, head, kwargs)
+        if self._head is None and rows is not None:
+            self._adapt(rows, head)
+        return self.batches(validation, size).dataset() if isinstance(validation, Rows) else validation
+
+    def create_metrics(self, targets: Sequence[Any]) -> None:
+        """Create the variables of the metrics before the first step, from targets of which one is used."""
+        first_step.create_metrics(self, np.asarray(self.head.encoded(targets[:1])), self._core.output_shape)
+
+    def train_step(self, *args: Any) -> Any:
+        """Run one step as `keras.Model.train_step`; the memory of its graph goes with the model."""
+        logs = super().train_step(*args)
+        keep_in_graph()
+        return logs
+
+    # Predict and evaluate:
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         """Return the outputs for raw rows in their order: one array, or a list with an array for each row.
@@ -211,7 +456,12 @@ class RawModel(KerasMethods):
             batch_size: rows in a step.
             kwargs: `verbose`, `callbacks`, … of `keras.Model.predict`; `steps` for batches.
         """
-        x = self._rows_of_source(x, kwargs).inputs
+        x = self._reader.source(x)
+        # Batches of raw rows: all of them together, in the source's order.
+        if isinstance(x, BatchSource):
+            self._check_adapted()
+            x = x.rows(kwargs.pop("steps", None)).inputs
+        # Inputs in the form of the core's.
         if not self._is_raw(x):
             tensors = {"batch_size": batch_size} if hasattr(x, "shape") else {}
             return super().predict(x, **tensors, **kwargs)
@@ -222,6 +472,16 @@ class RawModel(KerasMethods):
         if not inputs:
             return self._no_outputs()
         return self.predict_batches(self.batches(Rows(inputs, []), batch_size), **kwargs)
+
+    def predict_batches(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
+        """Return the outputs of preprocessed rows, in their order, like `predict`."""
+        if self.head.per_position:
+            return outputs_at_positions(self, super().predict_on_batch, batches, **kwargs)
+        return in_order(super().predict(batches.dataset(), **kwargs), batches.order)
+
+    def _no_outputs(self) -> Any:
+        """Return what `predict` returns for no rows."""
+        return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
 
     def evaluate(
         self,
@@ -243,20 +503,41 @@ class RawModel(KerasMethods):
                 `compile` are weighted: a row of weight 2 counts as two of them, and one of 0 as none.
             kwargs: `verbose`, `callbacks`, … of `keras.Model.evaluate`; `steps` for batches.
         """
+        # Keras' `fit` asks, with the inputs that `fit` here has made of the validation data.
         if kwargs.get("_use_cached_eval_dataset"):
-            # Keras' `fit` asks, with the inputs that `fit` here has made of the validation data.
             return super().evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
-        x, y = self.given_rows(x), ordered_rows(y)
         if is_source(x):
             check_alone(y=y, sample_weight=sample_weight)
-            x, y, sample_weight = self._rows_of_source(x, kwargs)
+        x, y = self._reader.source(x), ordered_rows(y)
+        # Batches of raw rows: all of them together.
+        if isinstance(x, BatchSource):
+            self._check_adapted()
+            x, y, sample_weight = x.rows(kwargs.pop("steps", None))
+        # Inputs in the form of the core's.
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
-        rows = self.read_batch(RawBatch(x, y, sample_weight))
+        rows = self._reader.read(RawBatch(x, y, sample_weight), self.head)
         check_some_weight(rows.weights)
         self.create_metrics(rows.targets)
         return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
+
+    # One batch:
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs for one batch: of raw rows in a list, or of tensors as in `keras.Model`."""
+        inputs = ordered_rows(inputs)
+        strings = isinstance(inputs, np.ndarray) and (inputs.dtype.kind in "OUST" or inputs.shape == (0,))
+        if (strings or isinstance(inputs, list | tuple | str)) and self._is_raw(inputs):
+            self._check_adapted()
+            rows = self.read_inputs(inputs)
+            if not rows:
+                raise DataError("A call needs at least one row. Received none; `predict` takes none.")
+            features, beside = padded(self._features(rows)), self._side_inputs(rows, training=False)
+            inputs = features if beside is None else [features, beside]
+        outputs = super().__call__(inputs, *args, **kwargs)
+        keep_in_graph()
+        return outputs
 
     def train_on_batch(
         self,
@@ -272,10 +553,8 @@ class RawModel(KerasMethods):
         before (`adapt`): one batch would teach it too few words and labels.
 
         Args:
-            x: raw rows, or inputs of `keras.Model.train_on_batch`.
-            y: targets, as for `fit`.
-            sample_weight: as for `fit`; with raw rows, all may be 0.
-            class_weight: as for `fit`; with raw rows, both weights are multiplied.
+            x, y: raw rows and targets, as for `fit`; or inputs of `keras.Model.train_on_batch`.
+            sample_weight, class_weight: as for `fit`; with raw rows both are multiplied, and all may be 0.
             return_dict: True returns a dict by name.
 
         Raises:
@@ -295,9 +574,7 @@ class RawModel(KerasMethods):
         """Return loss and metrics on all rows together, as `evaluate` does where they are one batch.
 
         Args:
-            x: raw rows, or inputs of `keras.Model.test_on_batch`.
-            y: targets, as for `fit`.
-            sample_weight: as for `train_on_batch`.
+            x, y, sample_weight: as for `train_on_batch`.
             return_dict: True returns a dict by name.
         """
         x, y = self.given_rows(x), ordered_rows(y)
@@ -318,67 +595,18 @@ class RawModel(KerasMethods):
         batches = self.batches(Rows(inputs, []), len(inputs))
         if self.head.per_position:
             return self.predict_batches(batches, verbose=0)
-        return _in_order(super().predict_on_batch(batches.whole()[0]), batches.order)
+        return in_order(super().predict_on_batch(batches.whole()[0]), batches.order)
 
     def _step(self, batch: RawBatch, class_weight: Any, *, training: bool) -> tuple[Any, ...]:
         """Return the core's inputs, targets and weights of one step for all rows of a batch."""
-        read = self.read_batch(batch)
+        read = self._reader.read(batch, self.head)
         read = with_classes(read, self.head, self.head.class_weights(class_weight, read.targets))
         self.create_metrics(read.targets)
         # Spans and hidden tokens differ in each step, and are those of `fit` in the first.
         seed = int(self.optimizer.iterations) if training and self.compiled else 0
         return self.batches(read, len(read.inputs), training=training, seed=seed).whole()
 
-    def given_rows(self, x: Any) -> Any:
-        """Return rows in an ordered container as a list or an array; what Keras and sources have, unchanged.
-
-        Raises:
-            DataError: for None, and for a set; for a dict, or a table that is no array, in place of one of
-                its columns.
-        """
-        if is_source(x):
-            return x
-        if x is None:
-            raise DataError(f"{self.rows_are} are needed. Received None; give a list, which may be empty.")
-        if getattr(x, "dtype", None) == tf.string and hasattr(x, "row_splits"):
-            return x.to_list()  # a ragged tensor, as in a source
-        x = ordered_rows(x)
-        known = () if self._head is None else [each.name for each in self._core.inputs]
-        of_keras = isinstance(x, Mapping) and set(x) <= set(known)
-        if not of_keras and not hasattr(x, "__array__"):
-            refuse_table(self.rows_are, x)
-        return x
-
-    def _no_outputs(self) -> Any:
-        """Return what `predict` returns for no rows."""
-        return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
-
-    def _rows_of_source(self, x: Any, kwargs: dict[str, Any]) -> RawBatch:
-        """Return the rows of a source of raw batches, removing `steps`; else `x` as Keras can read it."""
-        source = raw_source(self.given_rows(x), self._is_raw)
-        if not isinstance(source, BatchSource):
-            return RawBatch(source)
-        self._check_adapted()
-        return read_source(source, self._head, kwargs.pop("steps", None))
-
-    def create_metrics(self, targets: Sequence[Any]) -> None:
-        """Create the variables of the metrics: if the first step creates them, Keras traces it twice."""
-        strategy: Any = getattr(self, "distribute_strategy", None)
-        if not self.compiled or (strategy is not None and strategy.num_replicas_in_sync > 1):
-            return  # Keras then raises its own error, or creates them itself
-        encoded = np.asarray(self.head.encoded(targets[:1]))
-        sizes = [
-            encoded.shape[axis] if size is None else size for axis, size in enumerate(self._core.output_shape)
-        ]
-        self.compute_metrics(None, encoded, np.zeros(sizes, "float32"))
-        self.reset_metrics()
-        if compiles_each_shape():
-            # Otherwise Keras draws a first epoch to build the loss with, and training begins with the second.
-            self.compute_loss(None, encoded, np.zeros(sizes, "float32"), training=False)
-
-    def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
-        return {}
+    # Save and load:
 
     def get_config(self) -> dict[str, Any]:
         state = {} if self._head is None else self._head.state
@@ -393,99 +621,123 @@ class RawModel(KerasMethods):
         layers.quantize_parts(model, config.get("quantized", {}))
         return model
 
-    def _adapt(self, rows: Rows, head: Head) -> None:
-        """Call the hooks of subclasses, in this order, before the first step of training."""
-        check_strategy_scope(self)
-        try:
-            self._learn_front_end(rows)
-            self._assemble(self._fit_linear(rows, head))
-            self._prepare(rows)
-        except BaseException:
-            self._forget()
-            raise
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Load weights as `keras.Model.load_weights` does, if they belong to what this model has learned.
 
-    def _forget(self) -> None:
-        """Return to the state before any rows, so that no half-made model is trained."""
-        self._head, self.built = None, False
+        A file of weights has a record of the words, labels and settings that they belong to. If they are
+        others than this model's, no weight is changed. A file of an earlier version, which has no record, is
+        loaded with a warning.
 
-    def _fit_linear(self, rows: Rows, head: Head) -> Head:
-        """Fit the linear model beside attention if layers or head depend on it; return the head."""
-        return head
+        Args:
+            filepath: a `.weights.h5`, `.weights.json` or `.keras` file.
+            skip_mismatch: True loads them nevertheless, and layers only where shapes agree, with a warning.
+            kwargs: of `keras.Model.load_weights`.
 
-    def _prepare(self, rows: Rows) -> None:
-        """Fit the layers of the core that learn from the training rows before training."""
+        Raises:
+            DataError: for a model that has not seen any rows.
+            ConfigError: for weights of other words, labels or settings; it names the differences.
+        """
+        if self._head is None:
+            raise DataError(
+                "The model has not seen any rows yet, and a file of weights holds neither words nor labels. "
+                "Load the whole model, its .keras file, with `models.load`; or call `adapt` with the rows "
+                "that the saved one has learned from, and then `load_weights`."
+            )
+        has_record = True
+        if not skip_mismatch:
+            has_record = weights_record.check_file(filepath, self._record(), self.config.training_only)
+        super().load_weights(filepath, skip_mismatch=skip_mismatch, **kwargs)
+        if not has_record:
+            weights_record.warn_of_no_record(filepath)
 
-    def _assemble(self, head: Head) -> None:
-        """Build the layers, once the front end has its state."""
-        self._head = head
-        self._core = self._build_core(head)
-        self.built = True
+    def save_own_variables(self, store: Any) -> None:
+        super().save_own_variables(store)
+        if self._head is not None:
+            weights_record.write(store, self._record())
+
+    def load_own_variables(self, store: Any) -> None:
+        super().load_own_variables(weights_record.without_record(store))
+        # Not all loading begins with `load_weights` above: this model may be a part of another.
+        own = None if self._head is None else self._record()
+        self._refusal.check(store, own, self.config.training_only)
+
+    def _record(self) -> dict[str, Any]:
+        return weights_record.record_of(self.get_config())
+
+    # Quantize:
+
+    def quantize(self, mode: Any = None, config: Any = None, filters: Any = None, **kwargs: Any) -> None:
+        """Round the kernels of attention, dense and embedding layers to int8, as `keras.Model.quantize` does.
+
+        The saved file and an export take about a quarter of the bytes for these kernels. What is left to be
+        trained is the rest, after the model is compiled as before.
+
+        Args:
+            mode: "int8".
+            config: a `keras.quantizers.Int8QuantizationConfig`.
+            filters: the layers to quantize, as for `keras.Model.quantize`.
+            kwargs: of `keras.Model.quantize`.
+
+        Raises:
+            DataError: for a model that has not seen any rows.
+            ConfigError: for another mode, or a model that is quantized already.
+        """
+        with warnings.catch_warnings():
+            # For each layer without kernels.
+            warnings.filterwarnings("ignore", ".*does not have a `quantize` method", UserWarning)
+            # Keras 3.12 has no filters.
+            given = {"config": config, "filters": filters}
+            kwargs |= {name: value for name, value in given.items() if value is not None}
+            settle_leaves(self)
+            super().quantize(mode, **kwargs)
         if self.compiled:
-            self.compile_again()
+            self.compile_again(new_optimizer=True)
 
-    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        """Return raw rows, targets and weights, each checked; all weights may be 0, as in a batch of many."""
-        rows = Rows(self.read_inputs(x), kind.read(y), row_weights(weights))
-        check_columns(self.rows_are, rows)
-        return rows
+    def _check_quantize_args(self, mode: str, compute_dtype: str) -> None:
+        """Keras calls it before anything is changed."""
+        self._check_adapted()
+        if mode != "int8":
+            raise ConfigError(f'`mode` must be "int8", the only one of these models. Received {mode!r}.')
+        if quantized := layers.quantized_parts(self):
+            raise ConfigError(
+                f"The model is quantized already, in {len(quantized)} layers, and can be so once. Load the "
+                "file of the model as it was before, to quantize it in another way."
+            )
+        super()._check_quantize_args(mode, compute_dtype)
 
-    def read_batch(self, batch: RawBatch) -> Rows:
-        """Return checked rows for a model that has learned; targets may be indices of its classes."""
-        head = self.head
-        return self.read_rows(batch.inputs, head.named(batch.targets), batch.weights, type(head))
+    # Export:
 
-    def batches(
+    def export(
         self,
-        rows: Rows,
-        batch_size: int | None,
-        *,
-        training: bool = False,
-        shuffle: bool = False,
-        seed: int = 0,
-    ) -> LengthSortedBatches:
-        return LengthSortedBatches(
-            self._features(rows.inputs),
-            self.head.encoded(rows.targets) if rows.targets else None,
-            rows.weights,
-            self._side_inputs(rows.inputs, training=training),
-            batch_size=checked_size(batch_size),
-            window=self._window,
-            span=self._training_span if training else None,
-            shuffle=shuffle,
-            seed=seed,
-            lengths=lengths_allowed(training=training),
-            share=current_share() if training else WHOLE,
-        )
+        filepath: Any,
+        format: str = "tf_saved_model",  # noqa: A002  as Keras names it
+        verbose: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Write the next version for a server or another runtime; return its path, `filepath/VERSION`.
 
-    def predict_batches(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
-        """Return the outputs of preprocessed rows, in their order, like `predict`."""
-        if self.head.per_position:
-            return self._predicted_positions(batches, **kwargs)
-        return _in_order(super().predict(batches.dataset(), **kwargs), batches.order)
+        Unlike Keras' own, it has this project's signatures and card, and was checked in a fresh process.
 
-    def _predicted_positions(
-        self, batches: LengthSortedBatches, verbose: str | int = "auto", callbacks: Any = None
-    ) -> list[np.ndarray]:
-        """Return the outputs at the positions of each row, `[T, ...]`, in the order of the rows."""
-        found: list[np.ndarray] = [np.empty(0)] * len(batches.order)
-        places = iter(batches.order)
-        told = keras.callbacks.CallbackList(
-            callbacks, add_progbar=verbose != 0, verbose=verbose, epochs=1, steps=len(batches), model=self
-        )
-        told.on_predict_begin()
-        for step, (features,) in enumerate(batches):
-            told.on_predict_batch_begin(step)
-            outputs = np.asarray(super().predict_on_batch(features))
-            told.on_predict_batch_end(step, {"outputs": outputs})
-            for row, place in zip(outputs, places, strict=False):  # the last rows may be copies
-                found[place] = row[: batches.lengths[place]]
-        told.on_predict_end()
-        return found
+        Args:
+            filepath: the folder of all versions.
+            format: "tf_saved_model", which takes raw rows; "onnx" or "litert", which take numbers.
+            verbose: True prints the name of each stage.
+            kwargs: of `export.export_saved_model`, or of `export.export_portable`.
 
+        Raises:
+            ConfigError: for another format.
+            ExportError: if the model cannot be exported.
+        """
+        if format not in ("tf_saved_model", *PORTABLE):
+            raise ConfigError(
+                f"`format` must be 'tf_saved_model', 'onnx' or 'litert'. Received {format!r}. For it, export "
+                f"the part after preprocessing: model.core.export(..., format={format!r})."
+            )
+        # The only import of a higher layer, when it is called: `keras.Model` has this method, and Keras' own
+        # knows neither raw rows nor labels.
+        from keras_selfattn.export import export_portable, export_saved_model
 
-def _in_order(outputs: Any, order: np.ndarray) -> np.ndarray:
-    """Return outputs in the order of the rows, whose places `order` has; what follows them are copies."""
-    found = np.asarray(outputs)[: len(order)]
-    in_order = np.empty_like(found)
-    in_order[order] = found
-    return in_order
+        progress = print if verbose else None
+        if format == "tf_saved_model":
+            return export_saved_model(self, filepath, progress=progress, **kwargs)
+        return export_portable(self, filepath, format, progress=progress, **kwargs)

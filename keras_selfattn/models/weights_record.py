@@ -99,6 +99,38 @@ def check(found: Mapping[str, Any], own: Mapping[str, Any], free: Collection[str
         )
 
 
+class Refusal:
+    """The refusal of weights that are being loaded, and are not the model's.
+
+    A model that is a part of another is visited by Keras once for each name that it has there, and with an
+    empty store from the second visit on. A refusal must last till then, because a visit without an error
+    would count as loaded.
+    """
+
+    def __init__(self) -> None:
+        self._error: ConfigError | None = None
+
+    def check(self, store: Any, own: Mapping[str, Any] | None, free: Collection[str]) -> None:
+        """Raise ConfigError if the record in Keras' store is of another model, or that of a visit before was.
+
+        Args:
+            store: Keras' store of the model's own variables.
+            own: the record of the model; None before it has learned from rows.
+            free: as for `check_file`.
+        """
+        found = read(store)
+        if found is None:
+            if self._error is not None:
+                raise self._error
+        elif own is not None:
+            self._error = None
+            try:
+                check(found, own, free, "The file")
+            except ConfigError as error:
+                self._error = error
+                raise
+
+
 def _bound(record: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in dict(record.get("config", {})).items() if name not in free}
 

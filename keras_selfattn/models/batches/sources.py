@@ -101,12 +101,14 @@ class BatchSource:
             raise self._empty("")
 
     def rows(self, steps: int | None = None) -> RawBatch:
-        """Return the rows of all batches, or of the first `steps`, as lists.
+        """Return the rows of all batches, or of the first `steps`, as lists; a generator's are then kept.
 
         Raises:
+            ConfigError: for a source without an end, unless `steps` is given.
             DataError: if some batches have targets or weights, and others have none; or if their targets are
                 tables of different columns.
         """
+        self.keep(steps)
         found: tuple[list[Any], ...] = ([], [], [])
         number = 0
         for batch in itertools.islice(self.batches(), steps):

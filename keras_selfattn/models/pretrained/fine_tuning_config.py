@@ -156,6 +156,11 @@ class FineTunedConfig(FineTuningConfig):
         if self.hidden_norm and self.hidden_head is None:
             raise ConfigError("`hidden_norm` needs `hidden_head`. Received True and None.")
 
+    @property
+    def step_span(self) -> int | None:
+        """Tokens of a text that a training step reads; None for all, where the first one is needed."""
+        return None if self.pooling == "first" else self.training_span
+
 
 @dataclass(frozen=True)
 class FineTunedTokenConfig(FineTuningConfig):

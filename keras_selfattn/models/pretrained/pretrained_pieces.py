@@ -37,11 +37,6 @@ class PretrainedPieces(FineTuning):
         super().__init__(config)
         self.ngrams = TextConfig(lowercase=saved_settings(config).lowercase)
 
-    @property
-    def training_span(self) -> int | None:
-        """Tokens of a text that a training step reads; None for all, where the first one is needed."""
-        return None if self._config.pooling == "first" else self._config.training_span
-
     def alternatives(self) -> list[dict[str, Any]]:
         pooling = "mean" if self._config.pooling == "first" else "first"
         return [*super().alternatives(), {"pooling": pooling}]

@@ -62,6 +62,11 @@ class SeriesConfig(EncoderConfig):
         for name in ("kernel_size", "max_positions"):
             check_count(name, getattr(self, name))
 
+    @property
+    def attended(self) -> int:
+        # Above it, positions are windows of frames, so the cost of a row is linear in its length.
+        return self.max_positions
+
 
 class SeriesModel(RawModel):
     """Base of the models of series: reading of rows, and all layers before the head.
@@ -113,11 +118,6 @@ class SeriesModel(RawModel):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_features": self.num_features, "longest": self.longest}
-
-    @property
-    def _window(self) -> int:
-        # Above it, positions are windows of frames, so the cost of a row is linear in its length.
-        return self.config.max_positions
 
     @property
     def stride(self) -> int:

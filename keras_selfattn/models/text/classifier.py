@@ -176,10 +176,6 @@ class TextClassifier(WordModel, Classifier):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
 
-    @property
-    def _training_span(self) -> int | None:
-        return self._words.training_span
-
     def parts_beside(self) -> dict[str, str]:
         return {"wide path": "a linear model of hashed n-grams"} if self.config.wide else {}
 

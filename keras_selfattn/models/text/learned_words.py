@@ -39,11 +39,6 @@ class LearnedWords:
         self._config = config
         self.ngrams = config
 
-    @property
-    def training_span(self) -> int:
-        """Tokens of a text that a training step reads."""
-        return self._config.training_span
-
     def optimizer(self) -> Any:
         """Return the optimizer of `fit`."""
         return adamw()

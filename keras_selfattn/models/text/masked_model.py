@@ -147,7 +147,7 @@ class MaskedTokenModel(RawModel):
         if not any(len(places) for places in hidden.places):
             return found
         size = checked_size(batch_size)
-        shape: Any = {"batch_size": size, "window": self._window, "lengths": lengths_allowed()}
+        shape: Any = {"batch_size": size, "window": self.config.attended, "lengths": lengths_allowed()}
         batches = MaskedBatches(rows, masking, hidden, **shape)
         logits = keras.Model.predict(self, batches.dataset(), **kwargs)[batches.real]  # [N, V]
         ends = np.cumsum([len(hidden.places[row]) for row in batches.order])
@@ -247,7 +247,7 @@ class MaskedTokenModel(RawModel):
                 "like those of training, or more of them."
             )
         hidden = None if training else hide(features, masking, np.random.default_rng(0))
-        order: Any = {"window": self._window, "shuffle": shuffle, "seed": seed}
+        order: Any = {"window": self.config.attended, "shuffle": shuffle, "seed": seed}
         order["lengths"] = lengths_allowed(training=training)
         return MaskedBatches(features, masking, hidden, batch_size=checked_size(batch_size), **order)
 
