@@ -1,7 +1,9 @@
 """Base of the models of texts and tokens: words learned from the rows, or a pretrained model's pieces."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import keras
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import checked_config
@@ -10,11 +12,56 @@ from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 
 
-class WordModel(RawModel):
+class Words(Protocol):
+    """The words of a model: learned from its rows, or the pieces of a pretrained model.
+
+    They make the tokenizer and the encoder behind it, and know how both are best trained. A tokenizer is what
+    the same words have made; it has `vocabulary`.
+    """
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Factors of the learning rate by the beginning of a weight's path; none if all learn alike."""
+        ...
+
+    def optimizer(self) -> Any:
+        """Return the optimizer for `compile` without one."""
+        ...
+
+    def advised_training(self, rows: int, /) -> dict[str, Any]:
+        """Return better values than `TrainConfig`'s defaults for a number of rows."""
+        ...
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        """Return the trials of tuning, in order."""
+        ...
+
+    def tokenizer_of(self, vocabulary: Sequence[str], /) -> Any:
+        """Return the tokenizer of a saved vocabulary."""
+        ...
+
+    def learn_tokenizer(self, rows: Any, start: Any, /) -> Any:
+        """Return the tokenizer of the training rows, or of the model to start from; warn of rows it cuts.
+
+        Raises:
+            ConfigError: if there is no model to start from, where one is needed.
+            DataError: for rows without any words.
+        """
+        ...
+
+    def encoder(self, tokenizer: Any, policy: Any, /) -> keras.Model:
+        """Return the layers from the tokenizer's ids to the vectors that the head reads."""
+        ...
+
+
+WordsT = TypeVar("WordsT", bound=Words)
+
+
+class WordModel(RawModel, Generic[WordsT]):
     """A model whose vocabulary and encoder are learned from its rows, or come from a pretrained model.
 
-    A subclass sets `_words`, which make the tokenizer and the encoder: `LearnedWords` or `LearnedTokens`, and
-    `PretrainedPieces` or `PretrainedTokens` for a config with a pretrained encoder.
+    A subclass sets `_words`: `LearnedWords` or `LearnedTokens`, and `PretrainedPieces` or `PretrainedTokens`
+    for a config with a pretrained encoder.
 
     Args:
         config: the model's settings.
@@ -29,7 +76,7 @@ class WordModel(RawModel):
     tuned_config_type: ClassVar[type[FineTuningConfig]]
     # Returns the start at a path.
     starting_point: ClassVar[Callable[[Any], Any]]
-    _words: Any
+    _words: WordsT
 
     def __init__(self, config: Any = None, *, start: Any = None, **kwargs: Any) -> None:
         begun = None if start is None else type(self).starting_point(start)

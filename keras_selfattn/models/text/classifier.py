@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import keras
 import numpy as np
@@ -13,6 +13,7 @@ from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
@@ -22,13 +23,31 @@ from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
-from keras_selfattn.models.word_model import WordModel
+from keras_selfattn.models.word_model import WordModel, Words
 
 Tensor = Any
 
 
+class TextWords(Words, Protocol):
+    """The words of a classifier of texts, which has a wide path beside its encoder."""
+
+    @property
+    def ngrams(self) -> TextConfig:
+        """The settings by which the wide path reads n-grams."""
+        ...
+
+    @property
+    def shares(self) -> Shares:
+        """The initial shares of encoder and wide path."""
+        ...
+
+    def rows(self, tokenizer: Any, texts: Sequence[str], /) -> list[np.ndarray]:
+        """Return the ids of each text, int32 `[T]`."""
+        ...
+
+
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TextClassifier(WordModel, Classifier):
+class TextClassifier(WordModel[TextWords], Classifier):
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved

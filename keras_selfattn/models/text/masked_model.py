@@ -5,7 +5,7 @@ Axes: B (texts), T (tokens), N (hidden tokens), D (features), V (vocabulary).
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -25,6 +25,7 @@ from keras_selfattn.models.text.masked_prediction import (
     Gathered,
     MaskedBatches,
     MaskedTokenHead,
+    Masking,
     SharedLogits,
     hide,
     masked_places,
@@ -37,6 +38,55 @@ Tensor = Any
 
 # Hidden tokens are never scarce, so less dropout is needed than with few labels.
 _DROPOUT = {"dropout": 0.1, "embedding_dropout": 0.1, "word_dropout": 0.0}
+
+
+class MaskedText(Protocol):
+    """The words of a model of masked tokens: learned from its texts, or the pieces of a pretrained model."""
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Factors of the learning rate by the beginning of a weight's path; none if all learn alike."""
+        ...
+
+    def optimizer(self) -> Any:
+        """Return the optimizer for `compile` without one."""
+        ...
+
+    def advised_training(self, rows: int, /) -> dict[str, Any]:
+        """Return better values than `TrainConfig`'s defaults for a number of rows."""
+        ...
+
+    def tokenizer_of(self, vocabulary: Sequence[str], /) -> Any:
+        """Return the tokenizer of a saved vocabulary."""
+        ...
+
+    def learn_tokenizer(self, texts: Sequence[str], start: Any, /) -> Any:
+        """Return the tokenizer of the training texts, or of the model to start from."""
+        ...
+
+    def rows(self, tokenizer: Any, texts: Sequence[str], /) -> list[np.ndarray]:
+        """Return the ids of texts, int32 `[T]`; a text may have several rows."""
+        ...
+
+    def masked(self, tokenizer: Any, text: str, /) -> np.ndarray:
+        """Return the ids of a text with `[mask]` in place of hidden words, int32 `[T]`."""
+        ...
+
+    def masking(self, tokenizer: Any, /) -> Masking:
+        """Return the ids that hiding needs."""
+        ...
+
+    def names(self, tokenizer: Any, /) -> list[str]:
+        """Return the token of each id; "" for an id that is never guessed."""
+        ...
+
+    def body(self, tokenizer: Any, policy: Any, /) -> keras.Model:
+        """Return the layers from ids `[B, T]` to encoded positions `[B, T, D]`."""
+        ...
+
+    def guessed(self, x: Tensor, /) -> Tensor:
+        """Return the features to compare with the vectors of all tokens, float32 `[N, D]`."""
+        ...
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -119,7 +169,7 @@ class MaskedTokenModel(RawModel):
         super().__init__(config if begun is None else begun.config(config), **kwargs)
         self.start = begun
         pieces = isinstance(self.config, MaskedPiecesConfig)
-        self._text: Any = MaskedPieces(self.config) if pieces else MaskedWords(self.config)
+        self._text: MaskedText = MaskedPieces(self.config) if pieces else MaskedWords(self.config)
         self.tokenizer: Any = None
         if vocabulary is not None:
             self.tokenizer = self._text.tokenizer_of(vocabulary)

@@ -21,14 +21,14 @@ from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lis
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
-from keras_selfattn.models.word_model import WordModel
+from keras_selfattn.models.word_model import WordModel, Words
 from keras_selfattn.rows.containers import ordered_rows
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TokenClassifier(WordModel):
+class TokenClassifier(WordModel[Words]):
     """Self-attention model that labels every token of a row: parts of speech, names, chunks.
 
     Rows are lists of tokens; targets are lists with one label for each token. The first `fit` learns
