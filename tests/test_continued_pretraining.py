@@ -23,7 +23,7 @@ from pretrained_folders import (
 from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.models.text.masked_prediction import Masking, hide
 from keras_selfattn.runs.run_folder import read_config, read_metrics
 

@@ -26,7 +26,7 @@ from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.models.pretrained.row_parts import RowParts
 from keras_selfattn.runs.run_folder import load_run, read_config
 

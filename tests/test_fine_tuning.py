@@ -18,7 +18,7 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.files.folder_kinds import holds_pretrained
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.runs.run_folder import load_run, read_config
 
 TEXTS = ["a good film .", "the good film", "good films", "a bad film .", "the bad film", "badly bad"] * 6

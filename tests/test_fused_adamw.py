@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.fused_adamw import FusedAdamW
+from keras_selfattn.models.optimizers import FusedAdamW
 
 WEIGHTS = {"kernel": (3, 5), "bias": (5,), "gamma": ()}
 COMPILED = {"graph": tf.function, "XLA": tf.function(jit_compile=True), "eager": lambda step: step}

@@ -8,7 +8,7 @@ from pretrained_folders import MODERNBERT, PIECES, hidden_states, weights_of, wr
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW
 
 # "a good film the bad .", between [CLS] and [SEP], as in the folder, whose padding is 1; here it is 0.
 THEIRS = [0, 5, 6, 8, 12, 7, 11, 2]

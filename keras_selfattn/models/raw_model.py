@@ -34,8 +34,8 @@ from keras_selfattn.models.batches.source_batches import SourceBatches, check_al
 from keras_selfattn.models.batches.sources import BatchSource, RawBatch, is_source
 from keras_selfattn.models.compile_arguments import OF_HEAD, CompileArguments, saved_arguments
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.fused_adamw import adamw
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.optimizers import adamw
 from keras_selfattn.models.planned_summary import plan_lines
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
 from keras_selfattn.rows.containers import ordered_rows, refuse_table

@@ -5,8 +5,7 @@ from keras_selfattn.extras import importing, require
 require("train", __name__)
 
 with importing("train", __name__):
-    from keras_selfattn.models.fused_adamw import FusedAdamW
-    from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+    from keras_selfattn.models.optimizers import FineTuningAdamW, FusedAdamW
     from keras_selfattn.training.config import TrainConfig
     from keras_selfattn.training.evaluation import evaluate
     from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain

@@ -8,8 +8,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import TrainingError
-from keras_selfattn.models.fused_adamw import adamw
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW, adamw
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
 from keras_selfattn.models.pretrained.pretrained_body import saved_tokenizer
 

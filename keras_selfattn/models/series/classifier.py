@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.classifier_base import Classifier, class_head
+from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count
 from keras_selfattn.models.encoder_core import encoded
 from keras_selfattn.models.heads.class_heads import Head

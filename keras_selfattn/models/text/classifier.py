@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.classifier_base import Classifier, class_head
+from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_selfattn.models.config import TokenConfig
 from keras_selfattn.models.encoder_core import Neighbours, encoded
-from keras_selfattn.models.fused_adamw import adamw
+from keras_selfattn.models.optimizers import adamw
 from keras_selfattn.models.tokens.token_features import FEATURES, FeatureEmbedding, TokenFeatures, learn_words
 
 # Rows of all passes together, from which on the smallest number of passes is advised.
