@@ -9,8 +9,8 @@ from PIL import Image
 from keras_selfattn import layers, models
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.images.classifier import patch_size_for
-from keras_selfattn.models.images.image_inputs import as_images
 from keras_selfattn.models.images.patches import PatchEmbedding, PixelScaling, RandomShift
+from keras_selfattn.rows.images import as_images
 
 SMALL = models.ImageConfig(width=8, num_layers=1, num_heads=2, dropout=0.0)
 RANDOM = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError, ExportError
-from keras_selfattn.models.raw_inputs import are_texts
+from keras_selfattn.rows.texts import TextRows
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 4
@@ -215,4 +215,4 @@ def test_a_list_of_tensors_of_pytorch_is_no_list_of_texts():
     """They are the core's inputs in each step of a training on that backend."""
     torch = pytest.importorskip("torch")
     ids, wide = torch.zeros((2, 3), dtype=torch.int32), torch.zeros((2, 2))
-    assert not are_texts([ids, wide])
+    assert not TextRows().are_rows([ids, wide])

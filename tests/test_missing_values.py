@@ -22,8 +22,9 @@ from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.metrics.report import Columns
-from keras_selfattn.models.raw_inputs import as_texts, as_token_lists
 from keras_selfattn.rows.label_names import as_name_lists, as_names
+from keras_selfattn.rows.texts import TextRows
+from keras_selfattn.rows.tokens import TokenRows
 from keras_selfattn.runs.run_folder import read_config, read_metrics, write_run
 from keras_selfattn.serving.client import Signature, TensorSpec
 
@@ -168,9 +169,9 @@ def test_what_is_no_text_or_token_is_refused_by_its_row(signature, value):
 def test_columns_in_memory_name_the_row_that_misses_a_value(missing):
     for texts in (["a", missing], pd.Series(["a", missing], dtype=object), np.array(["a", missing], object)):
         with pytest.raises(DataError, match="Text 1 .* is not a string. Received .* Give '' for a missing"):
-            as_texts(texts)
+            TextRows().read(texts)
     with pytest.raises(DataError, match="Token 1 of row 0 .* is not a string"):
-        as_token_lists([["a", missing]])
+        TokenRows().read([["a", missing]])
     with pytest.raises(DataError, match="Label 1 .* is missing"):
         as_names(["x", missing])
     with pytest.raises(DataError, match="A label of row 0 .* is missing"):

@@ -16,7 +16,7 @@ from keras_selfattn.models.series.frame_layers import (
     window_counts,
 )
 from keras_selfattn.models.series.number_head import NumbersHead, StandardisedSquaredError
-from keras_selfattn.models.series.series_inputs import as_series
+from keras_selfattn.rows.series import as_series
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_positions": 4}
 ATTENTION = {**SMALL, "kernels": 0}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_selfattn.data.labelled import LabelledRows, labels_in
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_table
 from keras_selfattn.errors import DataError
 from keras_selfattn.tasks import Task
@@ -60,7 +60,7 @@ def shortened(splits: Sequence[Split], seed: int = 0) -> list[Split]:
     found = []
     for split in splits[:_QUICK_FOLDS]:
         train = _some(split.train, _QUICK_TRAIN, seed)
-        known = labels_in(train.targets)
+        known = train.labels()
         dev = None if split.dev is None else _known(_some(split.dev, _QUICK_HELD_OUT, seed), known)
         test = _known(_some(split.test, _QUICK_HELD_OUT, seed), known)
         found.append(Split(train, dev if dev is None or len(dev) else None, test, split.fold))
@@ -84,7 +84,8 @@ def _some(rows: LabelledRows, count: int, seed: int) -> LabelledRows:
 
 def _known(rows: LabelledRows, known: set[str]) -> LabelledRows:
     """Return the rows whose labels occur in training; few rows of a large set do not have all labels."""
-    return rows.take([row for row, target in enumerate(rows.targets) if labels_in([target]) <= known])
+    borne = map(rows.target_kind.labels, rows.targets)
+    return rows.take([row for row, labels in enumerate(borne) if set(labels) <= known])
 
 
 def _lines(path: Path, encoding: str = "utf-8") -> list[str]:

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import ImageClassifier
-from keras_selfattn.models.images.image_inputs import as_images, resized
+from keras_selfattn.models.images.classifier import resized
+from keras_selfattn.rows.images import as_images
 
 from .image_files import orientation_of, stored_pixels, turned
 from .trial_requests import Request, in_batches

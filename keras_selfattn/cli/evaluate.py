@@ -14,6 +14,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.files.atomic import check_writable, is_stream, text_destination
+from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.runs.run_checks import check_no_file_of_run
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_
     figures = training.evaluate_pretrained(load_run(run), texts)  # type: ignore[arg-type]
     print_report(figures, str(table))
     if report_file is not None:
-        rows = LabelledRows(texts, [None] * len(texts), str(table))
+        rows = LabelledRows(texts, [None] * len(texts), str(table), kind=TEXTS)
         _write_report(report_file, run, figures=figures, tables={"evaluated": rows})
 
 

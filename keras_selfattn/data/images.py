@@ -15,7 +15,9 @@ from keras_selfattn.data.formats.npz_files import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.extras import require
+from keras_selfattn.rows.images import IMAGES
 from keras_selfattn.rows.label_names import LabelReader, without_column
+from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.user_warnings import warn_user
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
@@ -91,7 +93,7 @@ def _from_npz(file: Path) -> LabelledRows:
         )
     read = LabelReader()
     names = [read(f"{file}: the label of image {row} (counted from 0)", each) for row, each in enumerate(y)]
-    return LabelledRows(list(x), names, str(file))
+    return LabelledRows(list(x), names, str(file), kind=IMAGES, target_kind=ONE_LABEL)
 
 
 def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
@@ -113,7 +115,7 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     read = LabelReader()
     names = [read(f"The name of {str(file.parent)!a}", file.parent.name) for file in files]
     where = [str(file.relative_to(folder)) for file in files]
-    return LabelledRows(images, names, str(folder), where)
+    return LabelledRows(images, names, str(folder), where, kind=IMAGES, target_kind=ONE_LABEL)
 
 
 def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:

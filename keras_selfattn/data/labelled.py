@@ -1,15 +1,17 @@
 """Rows of any kind with their targets, checked and split before training."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.inferred import inferred_row_kind, inferred_target_kind
+from keras_selfattn.rows.kind import RowKind
+from keras_selfattn.rows.targets import TargetKind
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,9 @@ class LabelledRows:
         source: the name of their source, for messages and records.
         where: the place of each row in the source, for messages: the number of its line, or the name of its
             file; None counts the rows, from 0 on.
+        kind: the kind of the rows. Readers of files give it, and a model that reads the rows gives its own;
+            if left out, it is guessed until then (`rows.inferred`).
+        target_kind: the same of the targets.
 
     Example:
 
@@ -33,10 +38,17 @@ class LabelledRows:
     targets: Sequence[Any]
     source: str
     where: Sequence[int | str] | None = None
+    # Never None once made; `cast` says so to those who read them.
+    kind: RowKind[Any] = field(default=cast(RowKind[Any], None), kw_only=True)
+    target_kind: TargetKind = field(default=cast(TargetKind, None), kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets"):
             object.__setattr__(self, name, _as_list(getattr(self, name)))
+        if self.kind is None:
+            object.__setattr__(self, "kind", inferred_row_kind(self.inputs))
+        if self.target_kind is None:
+            object.__setattr__(self, "target_kind", inferred_target_kind(self.targets))
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -44,7 +56,19 @@ class LabelledRows:
     def take(self, rows: Sequence[int]) -> "LabelledRows":
         """Return some of the rows, in the order of the given numbers."""
         inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
-        return LabelledRows(inputs, targets, self.source, [self.place(row) for row in rows])
+        where = [self.place(row) for row in rows]
+        kinds = {"kind": self.kind, "target_kind": self.target_kind}
+        return LabelledRows(inputs, targets, self.source, where, **kinds)
+
+    def labels(self) -> set[str]:
+        """Return the labels in the targets; none if they are numbers.
+
+        Example:
+
+            >>> sorted(LabelledRows(["good", "bad"], [["+", "new"], []], "made up").labels())
+            ['+', 'new']
+        """
+        return {name for target in self.targets for name in self.target_kind.labels(target)}
 
     def place(self, row: int) -> int | str:
         """Return the place of a row in the source: the number of its line, or a name.
@@ -79,10 +103,10 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     random = np.random.default_rng(seed)
     places: dict[Hashable, list[int]] = {}
     for row, given in enumerate(rows.inputs):
-        places.setdefault(row_key(given), []).append(row)
-    by_class: dict[str, list[list[int]]] = {}
+        places.setdefault(rows.kind.key(given), []).append(row)
+    by_class: dict[Hashable, list[list[int]]] = {}
     for group in places.values():
-        by_class.setdefault(_class(rows.targets[group[0]]), []).append(group)
+        by_class.setdefault(rows.target_kind.stratum(rows.targets[group[0]]), []).append(group)
     groups = [group for groups in by_class.values() for group in _chosen(groups, held_out, random)]
     groups = _spared(rows, groups)
     if not groups:  # no class can give its share: the largest that can gives one input
@@ -104,23 +128,13 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     return rows.take(kept), rows.take(sorted(held))
 
 
-def labels_in(targets: Sequence[Any]) -> set[str]:
-    """Return the labels in targets, one or several for each row; none if targets are numbers."""
-    names = set()
-    for target in targets:
-        if isinstance(target, str):
-            names.add(target)
-        elif isinstance(target, list | tuple):
-            names.update(name for name in target if isinstance(name, str))
-    return names
-
-
-def as_rows(given: Any, source: str) -> LabelledRows:
+def as_rows(given: Any, source: str, kind: RowKind[Any] | None = None) -> LabelledRows:
     """Return rows unchanged, or the rows of a pair, `(inputs, targets)`, each in any container.
 
     Args:
         given: the rows.
         source: the name of a pair's rows in messages.
+        kind: of a pair's rows: that of the model that reads them.
 
     Raises:
         DataError: for anything else.
@@ -133,34 +147,20 @@ def as_rows(given: Any, source: str) -> LabelledRows:
     if isinstance(given, LabelledRows):
         return given
     if isinstance(given, tuple) and len(given) == 2:
-        return LabelledRows(*given, source)
+        return LabelledRows(*given, source, kind=cast(RowKind[Any], kind))
     received = f"a tuple of {len(given)}" if isinstance(given, tuple) else f"a {type(given).__name__}"
     raise DataError(
         f"{source}: rows must be a pair, (inputs, targets), or LabelledRows. Received {received}."
     )
 
 
-def row_key(given: Any) -> Hashable:
-    """Return a key that is the same for rows with the same input."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, np.ndarray):
-        # A digest: the bytes of all images would be a copy of the data.
-        return given.shape, hashlib.blake2b(np.ascontiguousarray(given).data).digest()
-    return tuple(given)
-
-
-def _class(target: Any) -> str:
-    """Return the class of a row for the split: its label if it is one; all other rows share one class."""
-    return target if isinstance(target, str) else ""
-
-
 def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
     """Return the groups of rows that can be removed in this order while each of their labels keeps a row."""
-    left = Counter(name for target in rows.targets for name in labels_in([target]))
+    borne = [set(rows.target_kind.labels(target)) for target in rows.targets]
+    left = Counter(name for names in borne for name in names)
     spared = []
     for group in groups:
-        own = Counter(name for row in group for name in labels_in([rows.targets[row]]))
+        own = Counter(name for row in group for name in borne[row])
         if all(left[name] > count for name, count in own.items()):
             left -= own
             spared.append(group)

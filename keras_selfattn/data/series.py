@@ -19,6 +19,8 @@ from keras_selfattn.data.series_formats import read_delimited, read_frames
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.containers import ordered_rows
 from keras_selfattn.rows.label_names import LabelReader, is_missing, without_column
+from keras_selfattn.rows.series import SERIES
+from keras_selfattn.rows.targets import NUMBERS, ONE_LABEL
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
@@ -82,7 +84,7 @@ def read_series(
     series, labels, where = _read(file, columns, separator, has_header, "labels")
     read = LabelReader()
     names = [_name(file, row, each, read) for row, each in enumerate(labels)]
-    return LabelledRows(series, names, str(file), where)
+    return LabelledRows(series, names, str(file), where, kind=SERIES, target_kind=ONE_LABEL)
 
 
 def read_regression(
@@ -112,7 +114,7 @@ def read_regression(
     columns = {"label": label, "row_id": row_id, "time": time, "time_format": time_format, "values": values}
     series, targets, where = _read(file, columns, separator, has_header, "numbers")
     numbers = [_numbers(file, row, each) for row, each in enumerate(targets)]
-    return LabelledRows(series, numbers, str(file), where)
+    return LabelledRows(series, numbers, str(file), where, kind=SERIES, target_kind=NUMBERS)
 
 
 def read_long_series(

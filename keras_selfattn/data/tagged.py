@@ -12,6 +12,8 @@ from keras_selfattn.data.texts import read_columns
 from keras_selfattn.data.token_columns import BLANKS, Token, column_rows, is_empty, token_lines
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import LabelReader
+from keras_selfattn.rows.targets import LABEL_PER_POSITION
+from keras_selfattn.rows.tokens import TOKENS
 
 # Columns of CoNLL-U that hold one of a few labels, by place; the token is in the second.
 _CONLLU_COLUMNS = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
@@ -112,7 +114,7 @@ def _rows(file: Path, rows: list[list[Token]]) -> LabelledRows:
             missing = "label" if token.text else "token"
             raise DataError(f"{file}: line {token.line} has no {missing}.")
     inputs, targets = ([[each[place] for each in row] for row in rows] for place in (1, 2))
-    return LabelledRows(inputs, targets, str(file), [row[0].line for row in rows])
+    return LabelledRows(inputs, targets, str(file), [row[0].line for row in rows], **_KINDS)
 
 
 def _lists(file: Path, text: str, label: str, column: str) -> LabelledRows:
@@ -130,9 +132,10 @@ def _lists(file: Path, text: str, label: str, column: str) -> LabelledRows:
             )
         inputs.append(tokens)
         targets.append(labels)
-    return LabelledRows(inputs, targets, str(file), [line for line, _ in records])
+    return LabelledRows(inputs, targets, str(file), [line for line, _ in records], **_KINDS)
 
 
+_KINDS = {"kind": TOKENS, "target_kind": LABEL_PER_POSITION}
 _CONLLU, _LISTS = (".conllu",), (".jsonl", ".ndjson", *ARROW_ENDINGS)
 _READERS = {
     **dict.fromkeys(_CONLLU, _conllu),

@@ -13,6 +13,8 @@ from keras_selfattn.data.formats.separators import checked_separator, other_sepa
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.label_names import LabelList, LabelReader, is_missing
+from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL
+from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.written_lists import WrittenList, written_list
 from keras_selfattn.user_warnings import warn_user
 
@@ -75,9 +77,11 @@ def read_table(
         records = _with_lists(file, label, label_separator, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
         labels: Sequence[Any] = _label_lists(file, label, label_separator, records)
+        several = True
     else:
-        labels = _labels(file, label, records)
-    return LabelledRows(texts, labels, str(file), [line for line, _ in records])
+        labels, several = _labels(file, label, records), False
+    kinds = {"kind": TEXTS, "target_kind": LABEL_SET if several else ONE_LABEL}
+    return LabelledRows(texts, labels, str(file), [line for line, _ in records], **kinds)
 
 
 def read_columns(

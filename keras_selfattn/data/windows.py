@@ -10,6 +10,8 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.rows.series import SERIES
+from keras_selfattn.rows.targets import NUMBERS
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Windows(LabelledRows):
     """Rows that overlap in time: they are split by time, not at random.
 
     Args:
-        inputs, targets, source, where: as for `LabelledRows`.
+        inputs, targets, source, where, kind, target_kind: as for `LabelledRows`.
         places: the series and the first frame of each row.
         horizon: values in a target.
     """
@@ -97,7 +99,8 @@ def cut_windows(
             f"{source}: no series has {context} frames and {horizon} known values after them. The longest "
             f"has {max(lengths, default=0)}. Give a shorter context or horizon, or longer series."
         )
-    return Windows(inputs, targets, source, places=places, horizon=horizon)
+    kinds = {"kind": SERIES, "target_kind": NUMBERS}
+    return Windows(inputs, targets, source, places=places, horizon=horizon, **kinds)
 
 
 def _check_finite(frames: np.ndarray, where: str) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.heads.class_heads import THRESHOLD, ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.rows.targets import LABEL_PER_POSITION, LABEL_SET, NUMBERS, ONE_LABEL, TargetKind
 
 _Line = tuple[Any, ...]
 
@@ -30,11 +30,8 @@ def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
         outputs: the model's predictions for the rows, in their order.
     """
     columns, lines, score = ranked_mistakes(head, rows, outputs)
-    if rows.inputs and isinstance(rows.inputs[0], str):
-        columns = ["text", *columns]
-        lines = [(line[0], rows.inputs[line[1]], *line[2:]) for line in lines]
-    else:
-        lines = [(line[0], *line[2:]) for line in lines]
+    columns = [*rows.kind.headings, *columns]
+    lines = [(line[0], *rows.kind.cells(rows.inputs[line[1]]), *line[2:]) for line in lines]
     where = "line" if len(rows) and isinstance(rows.place(0), int) else "where"
     return Columns([where, *columns, score], [(*line[:-1], _short(line[-1])) for line in lines])
 
@@ -45,7 +42,7 @@ def ranked_mistakes(head: Head, rows: LabelledRows, outputs: Any) -> tuple[list[
     A line is the row's place in its source, its number, a value for each column, and its probability or
     error.
     """
-    columns, found, score = _FINDERS[NumbersHead if isinstance(head, NumbersHead) else type(head)]
+    columns, found, score = _FINDERS[head.target_kind]
     return columns, sorted(found(head, rows, outputs), key=_worst_first), score
 
 
@@ -105,9 +102,9 @@ def _short(number: float) -> float:
 
 
 _JUDGED = ["label", "predicted"]
-_FINDERS: dict[type[Head], tuple[list[str], Callable[[Head, LabelledRows, Any], list[_Line]], str]] = {
-    ClassHead: (_JUDGED, _of_classes, "probability"),
-    MultiLabelHead: (_JUDGED, _of_label_sets, "probability"),
-    PositionHead: (["position", "token", "text", *_JUDGED], _of_positions, "probability"),
-    NumbersHead: (_JUDGED, _of_numbers, "error"),
+_FINDERS: dict[TargetKind, tuple[list[str], Callable[[Head, LabelledRows, Any], list[_Line]], str]] = {
+    ONE_LABEL: (_JUDGED, _of_classes, "probability"),
+    LABEL_SET: (_JUDGED, _of_label_sets, "probability"),
+    LABEL_PER_POSITION: (["position", "token", "text", *_JUDGED], _of_positions, "probability"),
+    NUMBERS: (_JUDGED, _of_numbers, "error"),
 }

@@ -39,6 +39,7 @@ from keras_selfattn.models.optimizers import adamw
 from keras_selfattn.models.planned_summary import plan_lines
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.kind import RowKind
 
 Tensor = Any
 
@@ -46,15 +47,14 @@ Tensor = Any
 class RawModel(keras.Model):
     """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
 
-    A subclass defines the kind of its rows.
+    A subclass names the kind of its rows, which reads them.
 
     Args:
         config: the model's settings; by default, those of its kind.
     """
 
     config_type: ClassVar[type[EncoderConfig]]
-    # The name of the rows, in the plural, as the beginning of a sentence.
-    rows_are: ClassVar[str]
+    row_kind: ClassVar[RowKind[Any]]
     # For the summary before training: what the first rows determine, and what `predict` returns.
     learns: ClassVar[str]
     returns: ClassVar[str]
@@ -77,13 +77,13 @@ class RawModel(keras.Model):
         """Return the config of the model's kind: the given one, one from its dict, or the default."""
         return checked_config(self.config_type, config)
 
-    @abstractmethod
     def _is_raw(self, x: Any) -> bool:
         """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
+        return self.row_kind.are_rows(x)
 
-    @abstractmethod
     def read_inputs(self, x: Any) -> list[Any]:
         """Return raw rows in any container as a list, each checked; may be empty."""
+        return self.row_kind.read(x)
 
     @abstractmethod
     def head_type(self, y: Any) -> type[Head]:
@@ -292,20 +292,20 @@ class RawModel(keras.Model):
         if is_source(x):
             return x
         if x is None:
-            raise DataError(f"{self.rows_are} are needed. Received None; give a list, which may be empty.")
+            raise DataError(f"{self.row_kind.plural} are needed. Received None; give a list, which may be empty.")
         if getattr(x, "dtype", None) == tf.string and hasattr(x, "row_splits"):
             return x.to_list()  # a ragged tensor, as in a source
         x = ordered_rows(x)
         known = () if self._head is None else [each.name for each in self._core.inputs]
         of_keras = isinstance(x, Mapping) and set(x) <= set(known)
         if not of_keras and not hasattr(x, "__array__"):
-            refuse_table(self.rows_are, x)
+            refuse_table(self.row_kind.plural, x)
         return x
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
         """Return raw rows, targets and weights, each checked; all weights may be 0, as in a batch of many."""
         rows = Rows(self.read_inputs(x), kind.read(y), row_weights(weights))
-        check_columns(self.rows_are, rows)
+        check_columns(self.row_kind.plural, rows)
         return rows
 
     def batches(

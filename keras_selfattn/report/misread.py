@@ -11,10 +11,9 @@ from keras_selfattn.drawing.pictures import FEATURES, coloured_tokens, image, sp
 from keras_selfattn.metrics.mistakes import ranked_mistakes
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.series.number_head import NumbersHead
-from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.report.rows import kind_of
 from keras_selfattn.report.sections import Section, Table
+from keras_selfattn.rows.kind import Curves, Picture, Pixels, Written
+from keras_selfattn.rows.targets import LABEL_PER_POSITION, NUMBERS
 
 MISREAD = "Most surely misread"
 """The title of the section of a model that answers with classes."""
@@ -43,16 +42,16 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         outputs: the model's predictions for them.
         model: the model, for the attention over texts; None leaves that out.
     """
-    numbers = isinstance(head, NumbersHead)
+    numbers, by_position = head.target_kind == NUMBERS, head.target_kind == LABEL_PER_POSITION
     title = "Largest errors" if numbers else MISREAD
     columns, lines, score = ranked_mistakes(head, rows, outputs)
     if numbers:
         columns = ["true", *columns[1:]]
     if not lines:
         return Section(title, ["No held-out row is answered wrongly."])
-    about = _counted(len(lines), "token" if isinstance(head, PositionHead) else "row", numbers)
+    about = _counted(len(lines), "token" if by_position else "row", numbers)
     lines = lines[:SHOWN]
-    if isinstance(head, PositionHead):
+    if by_position:
         table = Table(
             title, ["place", "tokens", *columns[3:], score], [_token_line(rows, line) for line in lines]
         )
@@ -62,8 +61,8 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         [line[0], shown, *map(_judged, line[2:-1]), line[-1]]
         for line, shown in zip(lines, inputs, strict=True)
     ]
-    table = Table(title, ["place", kind_of(rows), *columns, score], cells)
-    begin = [] if numbers else [_BEGIN.replace("text", kind_of(rows))]
+    table = Table(title, ["place", rows.kind.name, *columns, score], cells)
+    begin = [] if numbers else [_BEGIN.replace("text", rows.kind.name)]
     return Section(title, [about, *begin, *_note(rows, head, inputs), table])
 
 
@@ -81,39 +80,45 @@ def _inputs(
     head: Head, rows: LabelledRows, outputs: Any, chosen: Sequence[int], model: RawModel | None
 ) -> list[Markup]:
     """Return the inputs of the chosen rows as they are shown."""
-    kind = kind_of(rows)
-    if kind == "image":
-        return [image(rows.inputs[row], f"image of {rows.place(row)}") for row in chosen]
-    if kind == "series":
-        return [_series(head, rows, outputs, row) for row in chosen]
-    texts = [rows.inputs[row] for row in chosen]
-    if kind == "tokens":
-        return [isolated(" ".join(text)) for text in texts]
-    short = [text for text in texts[:_COLOURED] if len(text) <= _COLOURED_CHARACTERS]
-    found = dict(zip(short, _explained(model, short), strict=False))
+    key, pictures = rows.kind.key, {row: rows.kind.picture(rows.inputs[row]) for row in chosen}
+    short = [rows.inputs[row] for row in chosen[:_COLOURED] if _can_be_coloured(pictures[row])]
+    coloured = dict(zip(map(key, short), _explained(model, short), strict=False))
     return [
-        coloured_tokens(found[text].tokens, found[text].received, spaced=found[text].spaced)
-        if text in found
-        else isolated(text)
-        for text in texts
+        _drawn(pictures[row], head, rows, outputs, row, coloured.get(key(rows.inputs[row]))) for row in chosen
     ]
 
 
-def _explained(model: Any, texts: Sequence[str]) -> Sequence[Any]:
-    """Return the attention over texts where it takes no compilation; nothing elsewhere."""
+def _can_be_coloured(picture: Picture) -> bool:
+    return isinstance(picture, Written) and len(picture.text) <= _COLOURED_CHARACTERS
+
+
+def _drawn(
+    picture: Picture, head: Head, rows: LabelledRows, outputs: Any, row: int, attention: Any
+) -> Markup:
+    """Return the picture of a row as markup; `attention` over its tokens colours them, if there is any."""
+    if isinstance(picture, Pixels):
+        return image(picture.values, f"image of {rows.place(row)}")
+    if isinstance(picture, Curves):
+        return _series(head, picture.values, rows.targets[row], outputs[row])
+    if attention is None:
+        return isolated(picture.text)
+    return coloured_tokens(attention.tokens, attention.received, spaced=attention.spaced)
+
+
+def _explained(model: Any, rows: Sequence[Any]) -> Sequence[Any]:
+    """Return the attention over rows where it takes no compilation; nothing elsewhere."""
     import keras
 
-    if not hasattr(model, "explain") or keras.backend.backend() == "jax":
+    if not rows or not hasattr(model, "explain") or keras.backend.backend() == "jax":
         return []
-    return model.explain(texts)
+    return model.explain(rows)
 
 
-def _series(head: Head, rows: LabelledRows, outputs: Any, row: int) -> Markup:
+def _series(head: Head, series: np.ndarray, target: Any, output: Any) -> Markup:
     """Return a series as a small line; a forecast goes on with the true and the predicted values."""
-    series, target = rows.inputs[row], rows.targets[row]
     after = []
-    if isinstance(head, NumbersHead) and len(target) > 1:
-        after = [("true", np.asarray(target, float)), ("predicted", np.asarray(outputs[row], float))]
+    if head.target_kind == NUMBERS and len(target) > 1:
+        after = [("true", np.asarray(target, float)), ("predicted", np.asarray(output, float))]
     return sparkline(np.asarray(series, float), after=after)
 
 
@@ -139,15 +144,13 @@ def _judged(value: Any) -> Any:
 
 def _note(rows: LabelledRows, head: Head, inputs: Sequence[Markup]) -> list[str]:
     """Return the sentence that says how the inputs are drawn, if it is needed."""
-    kind = kind_of(rows)
-    if kind == "text" and any('class="tokens' in shown for shown in inputs):
-        return [_COLOURS]
-    if kind == "series":
-        features = rows.inputs[0].shape[-1]
+    first = rows.kind.picture(rows.inputs[0])
+    if isinstance(first, Curves):
+        features = first.values.shape[-1]
         few = f"The lines are the first {FEATURES} of {features} features." if features > FEATURES else ""
         after = "After each series follow the true values, dashed, and the predicted ones."
-        forecast = isinstance(head, NumbersHead) and any("<g>" in shown for shown in inputs)
+        forecast = head.target_kind == NUMBERS and any("<g>" in shown for shown in inputs)
         return [said for said in (few, after * forecast) if said]
-    if kind == "image" and any(max(each.shape[:2]) > 64 for each in rows.inputs[:1]):
-        return ["The images are reduced to 64 pixels."]
-    return []
+    if isinstance(first, Pixels):
+        return ["The images are reduced to 64 pixels."] if max(first.values.shape[:2]) > 64 else []
+    return [_COLOURS] if any('class="tokens' in shown for shown in inputs) else []

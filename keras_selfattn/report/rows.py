@@ -1,13 +1,12 @@
 """The rows of a run: how long they are, which classes they have, and which of them are alike."""
 
-import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.labelled import LabelledRows, row_key
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import Windows
 from keras_selfattn.drawing.builders import histogram_of
 from keras_selfattn.drawing.figures import Bars
@@ -16,17 +15,7 @@ from keras_selfattn.report.sections import Named, Section, Table
 # Rows that are compared with others; more would take seconds.
 MOST_COMPARED = 200_000
 _CLASSES, _EXAMPLES = 30, 5
-_UNITS = {"text": "characters", "tokens": "tokens", "series": "steps", "image": "pixels"}
 _ALIKE = "Rows with the same input"
-_LETTERS_ALONE = re.compile(r"[\W_]+")
-
-
-def kind_of(rows: LabelledRows) -> str:
-    """Return the kind of the rows: "text", "tokens", "series" or "image"."""
-    first = rows.inputs[0] if len(rows) else ""
-    if isinstance(first, np.ndarray):
-        return "image" if first.ndim == 3 else "series"
-    return "text" if isinstance(first, str) else "tokens"
 
 
 def data_section(tables: Mapping[str, LabelledRows]) -> Section:
@@ -48,7 +37,7 @@ def data_section(tables: Mapping[str, LabelledRows]) -> Section:
 
 
 def _sizes(tables: Mapping[str, LabelledRows]) -> Table:
-    classes = [len(_label_counts(table.targets)) for table in tables.values()]
+    classes = [len(table.labels()) for table in tables.values()]
     rows = [[name, table.source, len(table)] for name, table in tables.items()]
     if not any(classes):
         return Table("Rows", ["split", "source", "rows"], rows)
@@ -57,9 +46,8 @@ def _sizes(tables: Mapping[str, LabelledRows]) -> Table:
 
 
 def _lengths(tables: Mapping[str, LabelledRows]) -> list[Any]:
-    kind = kind_of(next(iter(tables.values())))
-    lengths = {name: _lengths_of(rows, kind) for name, rows in tables.items()}
-    unit = _UNITS[kind]
+    lengths = {name: np.array(list(map(rows.kind.length, rows.inputs))) for name, rows in tables.items()}
+    unit = next(iter(tables.values())).kind.unit
     every = np.concatenate(list(lengths.values()))
     if every.min() == every.max():
         return [f"All rows have {int(every[0]):,} {unit}."]
@@ -76,20 +64,18 @@ def _lengths(tables: Mapping[str, LabelledRows]) -> list[Any]:
     return [table, Named("lengths", figure)]
 
 
-def _lengths_of(rows: LabelledRows, kind: str) -> np.ndarray:
-    if kind == "image":
-        return np.array([each.shape[0] * each.shape[1] for each in rows.inputs])
-    return np.array([len(each) for each in rows.inputs])
-
-
 def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
     """Return the share of each class in each split, or the distribution of numbers."""
-    counts = {name: _label_counts(rows.targets) for name, rows in tables.items()}
+    counts = {name: _label_counts(rows) for name, rows in tables.items()}
     if not any(counts.values()):
-        numbers = {name: np.concatenate([np.ravel(t) for t in rows.targets]) for name, rows in tables.items()}
-        if not any(map(len, numbers.values())):
-            return ["No row has a label."]
-        return [Named("targets", histogram_of("Targets", "target", numbers, shares=True))]
+        numbers = {
+            name: np.concatenate(list(map(rows.target_kind.numbers, rows.targets)))
+            for name, rows in tables.items()
+        }
+        if any(map(len, numbers.values())):
+            return [Named("targets", histogram_of("Targets", "target", numbers, shares=True))]
+        labelled = any(rows.target_kind.has_labels for rows in tables.values())
+        return ["No row has a label."] if labelled else []
     first = next(iter(counts.values()))
     names = sorted({name for each in counts.values() for name in each}, key=lambda name: (-first[name], name))
     shown = names[:_CLASSES]
@@ -105,15 +91,9 @@ def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
     return blocks
 
 
-def _label_counts(targets: Iterable[Any]) -> Counter[str]:
+def _label_counts(rows: LabelledRows) -> Counter[str]:
     """Return how often each label occurs; nothing of numbers."""
-    found: Counter[str] = Counter()
-    for target in targets:
-        if isinstance(target, str):
-            found[target] += 1
-        elif isinstance(target, list | tuple):
-            found.update(name for name in target if isinstance(name, str))
-    return found
+    return Counter(name for target in rows.targets for name in rows.target_kind.labels(target))
 
 
 def alike_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
@@ -125,7 +105,7 @@ def alike_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
         return [
             f"There are over {MOST_COMPARED:,} rows, so that they were not compared for duplicates and leaks."
         ]
-    keys = {name: list(map(row_key, rows.inputs)) for name, rows in tables.items()}
+    keys = {name: list(map(rows.kind.key, rows.inputs)) for name, rows in tables.items()}
     rows: list[list[Any]] = []
     for name in names:
         twice, contrary = duplicates(keys[name], tables[name].targets)
@@ -152,12 +132,12 @@ def _leaks(
     held_out, kept = tables[name], tables["train"]
     shared = leaks(keys["train"], keys[name])
     counted: list[list[Any]] = [[f"{name} rows that are also training rows", len(shared)]]
-    if kind_of(held_out) == "text":
-        loose = leaks(*(list(map(letters_alone, rows.inputs)) for rows in (kept, held_out)))
-        words = f"{name} rows that are training rows but for case, spaces and punctuation"
+    if kept.kind.alike_but_for:
+        loose = leaks(*(list(map(kept.kind.loose_key, rows.inputs)) for rows in (kept, held_out)))
+        words = f"{name} rows that are training rows but for {kept.kind.alike_but_for}"
         counted.append([words, max(0, len(loose) - len(shared))])
     examples = [
-        [name, held_out.place(row), kept.place(before), _shown(held_out, row)]
+        [name, held_out.place(row), kept.place(before), held_out.kind.shown(held_out.inputs[row])]
         for row, before in shared[:_EXAMPLES]
     ]
     return counted, examples
@@ -193,21 +173,3 @@ def leaks(kept: Sequence[Hashable], held_out: Sequence[Hashable]) -> list[tuple[
     for row, key in enumerate(kept):
         places.setdefault(key, row)
     return [(row, places[key]) for row, key in enumerate(held_out) if key in places]
-
-
-def letters_alone(text: str) -> str:
-    """Return a text's letters and digits in one case, or the text itself if it has none.
-
-    Example:
-
-        >>> letters_alone("A good  film!")
-        'agoodfilm'
-    """
-    return _LETTERS_ALONE.sub("", text).casefold() or text
-
-
-def _shown(rows: LabelledRows, row: int) -> str:
-    given = rows.inputs[row]
-    if isinstance(given, str):
-        return given
-    return " ".join(given) if isinstance(given, list | tuple) else f"{kind_of(rows)} of shape {given.shape}"

@@ -69,3 +69,17 @@ def refuse_table(what: str, values: Any) -> None:
             f"{what} came as a table of the columns {', '.join(map(repr, names[:_SHOWN]))}{more} "
             f"({type(values).__name__}). Give one column, such as rows[{names[0]!r}]."
         )
+
+
+def as_column(what: str, values: Any) -> list[Any]:
+    """Return a column in any container as a list; `what` names it in messages.
+
+    Raises:
+        DataError: for a table, or an array of other than one axis.
+    """
+    values = ordered_rows(values)
+    refuse_table(f"The {what}", values)
+    array = values if isinstance(values, list | tuple) else np.asarray(values)
+    if not isinstance(array, list | tuple) and array.ndim != 1:
+        raise DataError(f"The {what} must have one axis. Received shape {array.shape}.")
+    return list(array)

@@ -1,22 +1,50 @@
-"""Checked images from any container, and their size.
+"""Rows that are images: uint8 or float32 `[H, W, C]` each.
 
 Axes: H (height), W (width), C (channels).
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.kind import Pixels, RowKind, digest
 
-Tensor = Any
+# The most numbers of an example row, which people read.
+_NUMBERS = 1000
 
 
-def are_images(x: Any) -> bool:
-    """Return True if `x` is a list or an array, not a data set."""
-    return isinstance(x, list | tuple) or hasattr(x, "__array__")
+class ImageRows(RowKind[np.ndarray]):
+    """Images, `[H, W, C]` each once a model has read them; files of grey ones have no C."""
+
+    name, subject, plural, unit = "image", "image", "Images", "pixels"
+
+    def are_rows(self, x: Any) -> bool:
+        """Return True if `x` is a list or an array, not a data set."""
+        return isinstance(x, list | tuple) or hasattr(x, "__array__")
+
+    def read(self, x: Any) -> list[np.ndarray]:
+        return as_images(x)
+
+    def key(self, row: np.ndarray) -> Hashable:
+        return digest(row)
+
+    def length(self, row: np.ndarray) -> int:
+        return row.shape[0] * row.shape[1]
+
+    def is_short(self, row: np.ndarray) -> bool:
+        return 0 < row.size <= _NUMBERS
+
+    def shown(self, row: np.ndarray) -> str:
+        return f"image of shape {row.shape}"
+
+    def picture(self, row: np.ndarray) -> Pixels:
+        return Pixels(row)
+
+
+IMAGES = ImageRows()
 
 
 def as_images(x: Any) -> list[np.ndarray]:
@@ -45,11 +73,6 @@ def size_named(shape: tuple[int, ...]) -> str:
     """Return an image's shape in words."""
     height, width, channels = shape
     return f"{height} x {width} with {channels} channel{'s' if channels > 1 else ''}"
-
-
-def resized(images: Tensor, height: int, width: int) -> Tensor:
-    """Return images `[..., H, W, C]` as float32 of another height and width, bilinear and antialiased."""
-    return tf.image.resize(images, [height, width], antialias=True)
 
 
 def _as_image(row: int, image: Any) -> np.ndarray:

@@ -1,24 +1,54 @@
-"""Checked series from any container: float32 `[T, F]` each, NaN for missing values.
+"""Rows that are series: float32 `[T, F]` each, NaN for missing values.
 
 Axes: T (frames), F (features).
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.kind import Curves, RowKind, digest
 from keras_selfattn.user_warnings import warn_user
 
 _FORMS = "[length, features], or [length] of one feature"
 # Rows with so many times more features than frames are more likely channels of values in time.
 _MANY = 10
+# The most numbers of an example row, which people read.
+_NUMBERS = 1000
 
 
-def are_series(x: Any) -> bool:
-    """Return True if `x` is a list or an array of series, not a data set or a generator of batches."""
-    return isinstance(x, list | tuple) or (hasattr(x, "__array__") and not isinstance(x, str | bytes))
+class SeriesRows(RowKind[np.ndarray]):
+    """Series, float32 `[T, F]` each."""
+
+    name, subject, plural, unit = "series", "series", "Series", "steps"
+
+    def are_rows(self, x: Any) -> bool:
+        """Return True if `x` is a list or an array of series, not a data set or a generator of batches."""
+        return isinstance(x, list | tuple) or (hasattr(x, "__array__") and not isinstance(x, str | bytes))
+
+    def read(self, x: Any) -> list[np.ndarray]:
+        return as_series(x)
+
+    def key(self, row: np.ndarray) -> Hashable:
+        return digest(row)
+
+    def length(self, row: np.ndarray) -> int:
+        return len(row)
+
+    def is_short(self, row: np.ndarray) -> bool:
+        return 0 < row.size <= _NUMBERS
+
+    def shown(self, row: np.ndarray) -> str:
+        return f"series of shape {row.shape}"
+
+    def picture(self, row: np.ndarray) -> Curves:
+        return Curves(row)
+
+
+SERIES = SeriesRows()
 
 
 def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:

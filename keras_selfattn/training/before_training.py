@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_selfattn import __version__
-from keras_selfattn.data.labelled import LabelledRows, as_rows, labels_in
+from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import check_flag, is_number
 from keras_selfattn.models.heads.class_heads import Head
@@ -83,18 +83,19 @@ def split_tables(
 
         All are as the model reads them. The "monitored" rows have no labels that training lacks.
     """
-    kind = model.head_type(rows.targets)
+    kind, of_rows = model.head_type(rows.targets), model.row_kind
     rows = read_labelled_rows(model, rows, kind)
     with source_named(rows.source):
         _check_settings(kind.from_targets(rows.targets), rows, config)
     if validation is None:
         kept, held_out = rows.split(config.validation, config.seed)
     else:
-        kept, held_out = rows, read_labelled_rows(model, as_rows(validation, "validation rows"), kind)
+        held_out = read_labelled_rows(model, as_rows(validation, "validation rows", of_rows), kind)
+        kept = rows
     tables = {"all": rows, "train": kept, "validation": held_out}
     if test is not None:
-        tables["test"] = read_labelled_rows(model, as_rows(test, "test rows"), kind)
-    labels = labels_in(kept.targets)
+        tables["test"] = read_labelled_rows(model, as_rows(test, "test rows", of_rows), kind)
+    labels = kept.labels()
     for name in ("validation", "test"):
         if name in tables:
             known, unknown = split_unknown_labels(tables[name], labels, f"{name} rows")
@@ -109,7 +110,7 @@ def split_tables(
 def _check_settings(head: Head, rows: LabelledRows, config: TrainConfig) -> None:
     """Raise ConfigError for settings of a training that are not for such targets."""
     head.class_weights(config.class_weight, rows.targets)
-    if config.label_smoothing and not labels_in(rows.targets):
+    if config.label_smoothing and not head.target_kind.has_labels:
         raise ConfigError(
             f"`label_smoothing` (--label-smoothing) is for labels. The task is {head.task}: leave it out."
         )

@@ -1,7 +1,6 @@
 """Evaluation on rows with known targets: figures, mistakes, and labels unknown to the model."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +18,6 @@ from keras_selfattn.user_warnings import warn_user
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
-# The most characters, tokens and numbers of an example row, which people read.
-_CHARACTERS, _TOKENS, _NUMBERS = 300, 50, 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +49,12 @@ class Evaluation:
         """
         first = self.rows.take(range(min(_PREDICT_BATCH, len(self.rows))))
         wrong = {line[0] for line in mistakes_of(self.head, first, self.outputs[: len(first)]).rows}
-        short = [row for row, given in enumerate(first.inputs) if _is_short(given)]
+        short = [row for row, given in enumerate(first.inputs) if first.kind.is_short(given)]
         right = [row for row in short if first.place(row) not in wrong]
         if not short:
             return None
         row = (right or short)[0]
-        given, target = _as_json(first.inputs[row]), _as_json(first.targets[row])
+        given, target = first.kind.as_json(first.inputs[row]), first.target_kind.as_json(first.targets[row])
         return {"input": given, "target": target, "where": first.place(row)}
 
 
@@ -92,7 +89,7 @@ def examine(
     Raises:
         DataError: for rows or targets of another kind than the model's, or if it knows no label of any row.
     """
-    rows = read_labelled_rows(model, as_rows(rows, "rows"), type(model.head))
+    rows = read_labelled_rows(model, as_rows(rows, "rows", model.row_kind), type(model.head))
     known, unknown = split_unknown_labels(rows, getattr(model.head, "labels", ()))
     if unknown and skip_unknown_labels:
         if not len(known):
@@ -111,20 +108,3 @@ def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     baselines = model.baselines(rows.inputs)
     figures = report_of(model.head, rows.targets, outputs, baselines)
     return Evaluation(model.head, rows, outputs, figures, baselines)
-
-
-def _is_short(given: Any) -> bool:
-    if isinstance(given, str):
-        return bool(given.strip()) and len(given) <= _CHARACTERS
-    if isinstance(given, np.ndarray):
-        return 0 < given.size <= _NUMBERS
-    return 0 < len(given) <= _TOKENS and len("".join(given)) <= _CHARACTERS
-
-
-def _as_json(value: Any) -> Any:
-    """Return a row or a target as JSON types; NaN, a missing value, becomes null."""
-    if isinstance(value, np.ndarray):
-        return _as_json(value.tolist())
-    if isinstance(value, list):
-        return [_as_json(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

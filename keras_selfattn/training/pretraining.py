@@ -14,10 +14,11 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
-from keras_selfattn.models.raw_inputs import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 from keras_selfattn.models.text.text_windows import windows
 from keras_selfattn.report.run_report import Findings, write_run_report
+from keras_selfattn.rows.targets import NO_TARGET
+from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.runs.run_folder import write_run, writing
 from keras_selfattn.training.before_training import check_resume, training_digests
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
@@ -138,9 +139,9 @@ def evaluate_pretrained(
 def _rows(texts: Sequence[str], source: str) -> LabelledRows:
     """Return texts in windows, as rows without targets."""
     try:
-        found = list(windows(as_texts(texts)))
+        found = list(windows(TEXTS.read(texts)))
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
     if not found:
         raise DataError(f"{source}: there are no texts, or all of them are blank. Give at least two.")
-    return LabelledRows(found, [None] * len(found), source)
+    return LabelledRows(found, [None] * len(found), source, kind=TEXTS, target_kind=NO_TARGET)

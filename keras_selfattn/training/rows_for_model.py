@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from keras_selfattn.data.labelled import LabelledRows, labels_in
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
@@ -33,13 +33,13 @@ def split_unknown_labels(
     unknown: dict[str, list[int]] = {}
     wrong = set()
     for row, target in enumerate(rows.targets):
-        for name in labels_in([target]) - known:
+        for name in set(rows.target_kind.labels(target)) - known:
             unknown.setdefault(name, []).append(row)
             wrong.add(row)
     if not unknown:
         return rows, ""
     said = f"{rows.source}: {len(wrong):,} of {len(rows):,} {what} have a label that was not in training"
-    if len(wrong) == len(rows) and not labels_in(rows.targets) & known:
+    if len(wrong) == len(rows) and not rows.labels() & known:
         names = sorted(known)
         raise DataError(
             f"{said}, such as {min(unknown)!r}. Known are {', '.join(names[:20])}"
@@ -52,13 +52,15 @@ def split_unknown_labels(
 
 
 def read_labelled_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
-    """Return rows as the model reads them, with targets as its kind of head reads them."""
+    """Return rows as the model reads them, with targets as its kind of head reads them; their kinds too."""
     if not len(rows):
         raise DataError(f"{rows.source} has no rows. Give at least one.")
     with source_named(rows.source):
         read = model.read_rows(rows.inputs, rows.targets, None, kind)
     # `replace` keeps the class, which defines the split of its rows.
-    return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
+    return dataclasses.replace(
+        rows, inputs=read.inputs, targets=read.targets, kind=model.row_kind, target_kind=kind.target_kind
+    )
 
 
 @contextmanager

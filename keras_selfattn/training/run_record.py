@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.data.labelled import LabelledRows, labels_in
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.files.atomic import new_directory
 from keras_selfattn.runs.run_folder import check_output, writing
@@ -49,7 +49,7 @@ def rows_in_words(rows: LabelledRows) -> str:
         >>> rows_in_words(LabelledRows(["good", "bad"], ["+", "-"], "films.csv"))
         '2 rows of films.csv, 2 classes'
     """
-    classes = len(labels_in(rows.targets))
+    classes = len(rows.labels())
     return f"{len(rows):,} rows of {rows.source}" + (f", {classes:,} classes" if classes else "")
 
 

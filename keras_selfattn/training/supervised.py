@@ -143,7 +143,7 @@ def train(
         2
     """
     model = TextClassifier() if model is None else model
-    rows = as_rows(rows, "training rows")
+    rows = as_rows(rows, "training rows", model.row_kind)
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = split_tables(model, rows, validation, test, config)
     limits = limits_of(tune, trials, side_by_side)

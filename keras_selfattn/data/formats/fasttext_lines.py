@@ -7,6 +7,8 @@ from keras_selfattn.data.formats.records import iter_lines
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.label_names import LabelList
+from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL
+from keras_selfattn.rows.texts import TEXTS
 
 # fastText's own separators of words; any other blank, such as U+00A0, is part of a word.
 _BLANKS = " \t\v\f\r\0"
@@ -51,4 +53,6 @@ def read_fasttext(path: str | Path) -> LabelledRows:
     if not texts:
         raise DataError(f"{path} holds no texts: all of its lines are blank.")
     single = all(len(names) == 1 for names in labels)
-    return LabelledRows(texts, [names[0] for names in labels] if single else labels, str(path), lines)
+    targets = [names[0] for names in labels] if single else labels
+    kinds = {"kind": TEXTS, "target_kind": ONE_LABEL if single else LABEL_SET}
+    return LabelledRows(texts, targets, str(path), lines, **kinds)

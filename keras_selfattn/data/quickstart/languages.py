@@ -34,6 +34,8 @@ from keras_selfattn.data.quickstart.multilingual_names import (
     split_by_thing,
 )
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.rows.targets import ONE_LABEL
+from keras_selfattn.rows.texts import TEXTS
 
 # Languages with other codes in Django than in CLDR.
 _FOLDERS = {"zh": "zh_Hans", "no": "nb"}
@@ -95,6 +97,7 @@ _PIECES = (3, 14)  # of a composed text
 _STOP_WORDS = {"nb": "no"}  # languages with other codes in stopwordsiso than in CLDR
 # Scripts written without blanks, and ends of sentences other than a full stop.
 _WITHOUT_BLANKS = frozenset({"ja", "th", "zh"})
+_KINDS: dict[str, Any] = {"kind": TEXTS, "target_kind": ONE_LABEL}
 _ENDS = {"ja": "。", "zh": "。", "th": "", "hi": "।", "bn": "।"}
 
 
@@ -140,7 +143,7 @@ def language_rows(languages: Sequence[str] = LANGUAGES, seed: int = 0) -> Langua
 def names_table(names: Sequence[Name]) -> LabelledRows:
     """Return names as texts labelled with their languages."""
     texts = [name.text for name in names]
-    return LabelledRows(texts, [name.language for name in names], "the CLDR names in Babel")
+    return LabelledRows(texts, [name.language for name in names], "the CLDR names in Babel", **_KINDS)
 
 
 def _texts(
@@ -158,7 +161,7 @@ def _texts(
         found = messages[:_MESSAGES] + [text for text in composed if text.casefold() not in hidden]
         inputs += found
         targets += [language] * len(found)
-    return LabelledRows(inputs, targets, "messages of Django, and words and phrases put together")
+    return LabelledRows(inputs, targets, "messages of Django, and words and phrases put together", **_KINDS)
 
 
 def _composed(language: str, words: Sequence[str], phrases: Sequence[str], draw: random.Random) -> str:
@@ -208,4 +211,5 @@ def _joined(first: LabelledRows, second: LabelledRows) -> LabelledRows:
         [*first.inputs, *second.inputs],
         [*first.targets, *second.targets],
         f"{first.source}; {second.source}",
+        **_KINDS,
     )

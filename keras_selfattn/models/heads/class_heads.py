@@ -17,6 +17,7 @@ from keras_selfattn.models.ensemble import logits_of
 from keras_selfattn.models.heads.integer_labels import by_place, named
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names, indices_of, sorted_names
+from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL, TargetKind
 
 Tensor = Any
 
@@ -101,11 +102,13 @@ class Head(ABC):
 
     Attributes:
         task: the model's task, as reports and exports call it.
+        target_kind: the kind of its targets, as `read` returns them.
         per_position: True if there is a target for each position instead of one for each row.
         monitored: the monitored metric on the validation rows, to stop and to keep the best weights.
     """
 
     task: ClassVar[str]
+    target_kind: ClassVar[TargetKind]
     per_position: ClassVar[bool] = False
     monitored: ClassVar[Literal["val_loss", "val_accuracy"]] = "val_loss"
 
@@ -167,6 +170,7 @@ class ClassHead(Head):
     """
 
     task = "classification"
+    target_kind = ONE_LABEL
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = checked_labels(labels)
@@ -229,6 +233,7 @@ class MultiLabelHead(Head):
     """
 
     task = "multi-label"
+    target_kind = LABEL_SET
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = checked_labels(labels)

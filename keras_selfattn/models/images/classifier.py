@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
@@ -16,9 +17,9 @@ from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import ImageConfig
 from keras_selfattn.models.encoder_core import encoder, pooled
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.images.image_inputs import are_images, as_images, resized, size_named
 from keras_selfattn.models.images.patches import PatchEmbedding, PixelScaling, RandomShift, mean_and_deviation
 from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.rows.images import IMAGES, size_named
 
 Tensor = Any
 
@@ -76,7 +77,7 @@ class ImageClassifier(Classifier):
     """
 
     config_type = ImageConfig
-    rows_are = "Images"
+    row_kind = IMAGES
     learns = "size, mean and deviation of the pixels, and the label names,"
     returns = "a probability for each label"
 
@@ -129,12 +130,6 @@ class ImageClassifier(Classifier):
         shape = None if self.image_shape is None else list(self.image_shape)
         return {**super().get_config(), "image_shape": shape, "byte_pixels": self.byte_pixels}
 
-    def _is_raw(self, x: Any) -> bool:
-        return are_images(x)
-
-    def read_inputs(self, x: Any) -> list[np.ndarray]:
-        return as_images(x)
-
     def _learn_front_end(self, rows: Rows) -> None:
         first = rows.inputs[0].shape
         for row, image in enumerate(rows.inputs):
@@ -179,6 +174,11 @@ class ImageClassifier(Classifier):
         x = keras.layers.Reshape((-1, config.width), dtype=policy, name="sequence")(positions(x))  # [B, T, D]
         x = pooled(encoder(config, policy)(x), config.dropout, policy)  # [B, D]
         return keras.Model(images, head.outputs(x), name="core")
+
+
+def resized(images: Tensor, height: int, width: int) -> Tensor:
+    """Return images `[..., H, W, C]` as float32 of another height and width, bilinear and antialiased."""
+    return tf.image.resize(images, [height, width], antialias=True)
 
 
 def patch_size_for(height: int, width: int) -> int:

@@ -16,8 +16,10 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.adapted_start import encoder_start
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_tokenizer
-from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts, warn_of_cut
+from keras_selfattn.models.raw_inputs import Rows, warn_of_cut
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.rows.targets import NO_TARGET
+from keras_selfattn.rows.texts import TEXTS
 
 Tensor = Any
 
@@ -31,6 +33,7 @@ class VectorHead(Head):
     """The head of a model whose outputs are vectors; there are no targets."""
 
     task: ClassVar[str] = "embedding"
+    target_kind = NO_TARGET
 
     @property
     def state(self) -> dict[str, Any]:
@@ -100,7 +103,7 @@ class TextEncoder(RawModel):
     """
 
     config_type = PretrainedConfig
-    rows_are = "Texts"
+    row_kind = TEXTS
     learns = "nothing"
     returns = "vectors"
 
@@ -148,12 +151,6 @@ class TextEncoder(RawModel):
 
     def head_type(self, y: Any) -> type[Head]:
         raise ConfigError(_UNTRAINED)
-
-    def read_inputs(self, x: Any) -> list[str]:
-        return as_texts(x)
-
-    def _is_raw(self, x: Any) -> bool:
-        return are_texts(x)
 
     def _learn_front_end(self, rows: Rows) -> None:
         raise ConfigError(_UNTRAINED)

@@ -21,8 +21,8 @@ from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
-from keras_selfattn.models.series.series_inputs import are_series, as_series, warn_of_axes
 from keras_selfattn.models.series.wide_readout import fit_wide
+from keras_selfattn.rows.series import SERIES, as_series, warn_of_axes
 
 Tensor = Any
 
@@ -82,7 +82,7 @@ class SeriesModel(RawModel):
     """
 
     config_type = SeriesConfig
-    rows_are = "Series"
+    row_kind = SERIES
     learns = "mean and deviation of each feature, and the label names,"
     returns = "a probability for each label"
     # True if only the changes of a row count, not its level.
@@ -123,9 +123,6 @@ class SeriesModel(RawModel):
     def stride(self) -> int:
         """Frames of one position of attention."""
         return max(1, -(-(self.longest or 1) // self.config.max_positions))
-
-    def _is_raw(self, x: Any) -> bool:
-        return are_series(x)
 
     def read_inputs(self, x: Any) -> list[np.ndarray]:
         return as_series(x, self.num_features)

@@ -14,6 +14,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Shares
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.targets import NUMBERS
 
 Tensor = Any
 
@@ -27,6 +28,7 @@ class NumbersHead(Head):
     """
 
     task = "regression"
+    target_kind = NUMBERS
 
     def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
         self.mean, self.deviation = list(mean), list(deviation)

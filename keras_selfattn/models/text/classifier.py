@@ -17,13 +17,14 @@ from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
-from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
+from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.word_model import WordModel, Words
+from keras_selfattn.rows.texts import TEXTS
 
 Tensor = Any
 
@@ -90,7 +91,7 @@ class TextClassifier(WordModel[TextWords], Classifier):
     config_type = TextConfig
     tuned_config_type = FineTunedConfig
     starting_point = staticmethod(starting_point)
-    rows_are = "Texts"
+    row_kind = TEXTS
     learns = "the vocabulary and the label names"
     returns = "a probability for each label"
     encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
@@ -197,12 +198,6 @@ class TextClassifier(WordModel[TextWords], Classifier):
 
     def parts_beside(self) -> dict[str, str]:
         return {"wide path": "a linear model of hashed n-grams"} if self.config.wide else {}
-
-    def _is_raw(self, x: Any) -> bool:
-        return are_texts(x)
-
-    def read_inputs(self, x: Any) -> list[str]:
-        return as_texts(x)
 
     def _forget(self) -> None:
         super()._forget()

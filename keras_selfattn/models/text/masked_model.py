@@ -18,7 +18,7 @@ from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
-from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
+from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.text.masked_pieces import MaskedPieces
 from keras_selfattn.models.text.masked_prediction import (
@@ -33,6 +33,7 @@ from keras_selfattn.models.text.masked_prediction import (
 from keras_selfattn.models.text.masked_words import MaskedWords
 from keras_selfattn.models.text.starting_model import starting_point
 from keras_selfattn.models.text.text_windows import windows
+from keras_selfattn.rows.texts import TEXTS
 
 Tensor = Any
 
@@ -139,7 +140,7 @@ class MaskedTokenModel(RawModel):
     """
 
     config_type = TextConfig
-    rows_are = "Texts"
+    row_kind = TEXTS
     learns = "the vocabulary"
     returns = "probabilities of the tokens at each mask"
 
@@ -190,7 +191,7 @@ class MaskedTokenModel(RawModel):
         if not self._is_raw(x):
             return super().predict(x, batch_size, **kwargs)
         self._check_adapted()
-        rows = [self._text.masked(self.tokenizer, text) for text in as_texts(x)]
+        rows = [self._text.masked(self.tokenizer, text) for text in self.row_kind.read(x)]
         masking = self._text.masking(self.tokenizer)
         hidden = masked_places(rows, masking)
         found = [np.zeros((0, len(self._text.names(self.tokenizer))), np.float32)] * len(rows)
@@ -248,11 +249,8 @@ class MaskedTokenModel(RawModel):
         given = config if isinstance(config, dict) else differing(checked_config(TextConfig, config))
         return checked_config(TextConfig, {**_DROPOUT, **given})
 
-    def _is_raw(self, x: Any) -> bool:
-        return are_texts(x)
-
     def read_inputs(self, x: Any) -> list[str]:
-        return list(windows(as_texts(x)))
+        return list(windows(super().read_inputs(x)))
 
     def head_type(self, y: Any) -> type[Head]:
         return MaskedTokenHead

@@ -17,6 +17,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, padded
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.vocabulary import PADDING_ID, UNKNOWN_ID
+from keras_selfattn.rows.targets import NO_TARGET
 
 Tensor = Any
 
@@ -239,6 +240,7 @@ class MaskedTokenHead(Head):
     """Predict the hidden tokens; the texts themselves are the targets."""
 
     task = "masked tokens"
+    target_kind = NO_TARGET
     per_position = True
 
     @property

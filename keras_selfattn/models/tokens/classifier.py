@@ -17,12 +17,13 @@ from keras_selfattn.models.pretrained.adapted_start import token_starting_point
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedTokenConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
-from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists, check_columns
+from keras_selfattn.models.raw_inputs import Rows, check_columns
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.word_model import WordModel, Words
 from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.tokens import TOKENS
 
 Tensor = Any
 
@@ -73,7 +74,7 @@ class TokenClassifier(WordModel[Words]):
     config_type = TokenConfig
     tuned_config_type = FineTunedTokenConfig
     starting_point = staticmethod(token_starting_point)
-    rows_are = "Rows"
+    row_kind = TOKENS
     learns = "the vocabulary and the label names"
     returns = "a probability for each label of each token"
 
@@ -121,12 +122,6 @@ class TokenClassifier(WordModel[Words]):
         features = self.tokenizer(inputs) if getattr(inputs, "dtype", None) == tf.string else inputs
         return core(features, training=training)
 
-    def _is_raw(self, x: Any) -> bool:
-        return are_token_lists(x)
-
-    def read_inputs(self, x: Any) -> list[list[str]]:
-        return as_token_lists(x)
-
     def head_type(self, y: Any) -> type[Head]:
         return PositionHead
 
@@ -135,7 +130,7 @@ class TokenClassifier(WordModel[Words]):
         inputs = self.read_inputs(x)
         weights = position_weights(_without_padding(x, inputs, weights))
         rows = super().read_rows(inputs, _without_padding(x, inputs, y), None, kind)._replace(weights=weights)
-        check_columns(self.rows_are, rows)
+        check_columns(self.row_kind.plural, rows)
         for row, (tokens, labels) in enumerate(zip(rows.inputs, rows.targets, strict=True)):
             if len(tokens) != len(labels):
                 raise DataError(

@@ -19,6 +19,7 @@ from keras_selfattn.models.heads.integer_labels import named
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, indices_of, label_rows, without_column
 from keras_selfattn.rows.span_schemes import scheme_of
+from keras_selfattn.rows.targets import LABEL_PER_POSITION
 
 Tensor = Any
 
@@ -35,6 +36,7 @@ class PositionHead(ClassHead):
     """
 
     task = "labelling"
+    target_kind = LABEL_PER_POSITION
     per_position = True
     # With several labels a row, confidence exceeds accuracy long before accuracy stops to grow. Calibration
     # corrects confidence, but nothing corrects a lower accuracy.

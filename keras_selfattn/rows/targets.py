@@ -1,0 +1,89 @@
+"""Kinds of targets: all that splits, messages and reports ask of the target of a row.
+
+A head names its kind (`Head.target_kind`), and so do the readers of files (`LabelledRows.target_kind`).
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from keras_selfattn.rows.kind import json_types
+
+
+class TargetKind:
+    """One kind of targets; this one is of rows without any.
+
+    It holds no state, so that two of one class are equal, in other processes too.
+
+    Attributes:
+        has_labels: True if targets hold names of classes.
+    """
+
+    has_labels: ClassVar[bool] = False
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def labels(self, target: Any) -> Iterable[str]:
+        """Return the labels in a target, each as often as it is there."""
+        return ()
+
+    def numbers(self, target: Any) -> np.ndarray:
+        """Return the numbers in a target, float `[N]`, for their distribution."""
+        return np.zeros(0)
+
+    def stratum(self, target: Any) -> Hashable:
+        """Return the part of the rows from which a split draws its share; all rows are one by default."""
+        return ""
+
+    def as_json(self, target: Any) -> Any:
+        """Return a target as JSON types."""
+        return json_types(target)
+
+
+class OneLabel(TargetKind):
+    """The name of one class."""
+
+    has_labels = True
+
+    def labels(self, target: str) -> Iterable[str]:
+        return (target,)
+
+    def stratum(self, target: str) -> Hashable:
+        return target
+
+
+class LabelSet(TargetKind):
+    """The names of any number of classes."""
+
+    has_labels = True
+
+    def labels(self, target: Iterable[str]) -> Iterable[str]:
+        return target
+
+
+class LabelPerPosition(LabelSet):
+    """The name of a class for each position of the row."""
+
+
+class Numbers(TargetKind):
+    """One number or several."""
+
+    def numbers(self, target: Any) -> np.ndarray:
+        return np.ravel(target)
+
+
+NO_TARGET, ONE_LABEL, LABEL_SET, LABEL_PER_POSITION, NUMBERS = (
+    TargetKind(),
+    OneLabel(),
+    LabelSet(),
+    LabelPerPosition(),
+    Numbers(),
+)
