@@ -12,24 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError, ExportError
-from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.attention_weights import collected_weights
 from keras_selfattn.models.raw_model import RawModel
 
 from .saved_weights import Weights
-from .signatures.image_preprocessing import ImageFront
 from .signatures.model_signatures import MOST_ASKED, Graphs, Signature, specs_of
 from .signatures.named_outputs import Answers, answers_for
-from .signatures.piece_preprocessing import PieceFront
-from .signatures.preprocessing import (
-    Front,
-    PlainFront,
-    PreprocessFront,
-    TextFront,
-)
+from .signatures.preprocessing import Front, PlainFront, PreprocessFront
 from .signatures.raw_models import RawFront, raw_answers, raw_front
-from .signatures.series_preprocessing import SeriesFront
-from .signatures.token_preprocessing import PieceTokenFront, TokenFront
 from .signatures.trial_requests import Request, in_batches, made_up
 
 Tensor = Any
@@ -103,31 +93,9 @@ def _raw_contract(
     encoders = getattr(model.config, "members", 1)
     graphs = Graphs(model.core, weights, front, raw_answers(model.head), encoders)
     signatures = graphs.signatures(requests)
-    if isinstance(front, TextFront):
-        asked = signatures[MOST_ASKED]
-        lengths = [*asked.requests, front.request_of_lengths()]
-        signatures[MOST_ASKED] = dataclasses.replace(asked, requests=lengths)
-        tokens = front.token_requests()
-        if real or samples is not None:
-            tokens[0] = front.token_request(requests[0])
-        signatures["tokens"] = Signature(graphs.on_tokens(front), tokens, padding={"tokens": ""})
-        signatures["explain"] = Signature(graphs.explain_texts(front), requests)
-    elif isinstance(front, PieceFront | PieceTokenFront):
-        if isinstance(model, TextEncoder):
-            # The same graph; what `serving_default` warms up is warm for it, too.
-            signatures["embed"] = Signature(signatures[MOST_ASKED].function, requests[:2])
-        signatures["explain"] = Signature(graphs.explain_texts(front), requests[:3])
-    else:
-        read = front.beginning if isinstance(front, TokenFront) else front
-        places = front.places if isinstance(front, SeriesFront | ImageFront) else None
-        signatures["explain"] = Signature(graphs.explain(together=True, read=read, places=places), requests)
-    if isinstance(model, TextClassifier) and model.wide is not None:
-        signatures["contributions"] = Signature(graphs.contributions(model, model.wide), requests[:3])
-    if isinstance(front, ImageFront) and front.reads_files:
-        files = front.file_requests()
-        if real or samples is not None:
-            files[0] = front.file_request(requests[0])
-        signatures["encoded"] = Signature(graphs.on_files(front), files)
+    asked = signatures[MOST_ASKED]
+    signatures[MOST_ASKED] = dataclasses.replace(asked, requests=[*asked.requests, *front.more_requests()])
+    signatures |= front.more_signatures(graphs, requests, real=real or samples is not None)
     return Contract(
         task=f"{front.subject}-{model.head.task}",
         signatures=signatures,
@@ -135,7 +103,7 @@ def _raw_contract(
         labels=getattr(model, "labels", None),
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=model.config.summary(),
-        named=getattr(front, "named", None),
+        named=front.named,
         made_up=not real and samples is None,
     )
 

@@ -15,13 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract
 from .saved_weights import NarrowWeights, Weights
 from .signatures.model_signatures import specs_of
+from .signatures.trial_requests import as_one_array
 
 PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
 
@@ -230,10 +230,9 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"Accuracy is measured of classifiers. The task of this model is {contract.task}.")
     inputs, labels = evaluation
     specs = specs_of(contract.signatures["serving_default"].function)
-    if isinstance(inputs, list | tuple) and inputs and all(isinstance(row, np.ndarray) for row in inputs):
-        inputs = padded(inputs)
     if not isinstance(inputs, Mapping):
-        inputs = {specs[0].name: inputs} if contract.named is None else contract.named(inputs)
+        name = specs[0].name
+        inputs = {name: as_one_array(inputs)} if contract.named is None else contract.named(inputs)
     if set(inputs) != {spec.name for spec in specs}:
         names = ", ".join(spec.name for spec in specs)
         raise ExportError(f"`evaluation` must hold the inputs {names}. Received {', '.join(inputs)}.")

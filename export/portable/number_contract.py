@@ -12,28 +12,21 @@ import tensorflow as tf
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.models.tokens.span_labels import PathRule
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..contract import Contract, plain_parts
 from ..saved_weights import Weights
 from ..signatures.model_signatures import MOST_ASKED, Signature
-from ..signatures.named_outputs import Answers, Classification, Labelling, LabelSets
+from ..signatures.named_outputs import Answers
 from ..signatures.preprocessing import Front, PlainFront
 from ..signatures.raw_models import raw_answers, raw_front
 from ..signatures.trial_requests import Request
 
 Tensor = Any
 
-# The input of an image model's core, under the name of the SavedModel's input.
-_NAMES = {"images": "image"}
 
-
-class CoreFront:
+class CoreFront(Front):
     """The inputs of a model's core: what its preprocessing makes of raw rows.
 
     Args:
@@ -45,9 +38,9 @@ class CoreFront:
 
     def __init__(self, model: RawModel) -> None:
         self._front = raw_front(model)
-        _check_wide(model)
+        self._front.check_portable()
         (inputs,) = model.core.inputs
-        name: Any = _NAMES.get(inputs.name, inputs.name)
+        name: Any = self._front.number_input or inputs.name
         self.specs: dict[str, Any] = {name: tf.TensorSpec(inputs.shape, inputs.dtype, name=name)}
         self.tracked: list[Any] = []
 
@@ -92,11 +85,11 @@ def number_contract(
                 f"A {type(model).__name__} knows its labels and makes its own samples: leave out `labels`, "
                 "`samples`."
             )
-        front, core, answers = CoreFront(model), model.core, _answers(model.head)
+        front, core, answers = CoreFront(model), model.core, raw_answers(model.head)
         requests = front.requests()
         if example is not None:
             requests[0], made_up = front.asked(example), False
-        task, labels = f"{raw_front(model).subject}-{model.head.task}", getattr(model, "labels", None)
+        task, labels = f"{model.row_kind.subject}-{model.head.task}", getattr(model, "labels", None)
     else:
         front = PlainFront(model)
         _check_numbers(front)
@@ -114,41 +107,17 @@ def number_contract(
     )
 
 
-def label_rule(contract_model: keras.Model, labels: Sequence[str] | None) -> str | None:
-    """Return how labels follow from the probabilities; None where there are no labels.
-
-    "largest": the label of the largest probability; "at least 0.5": all labels with so much; "valid spans",
-    "valid IOB1 spans" and "valid IOBES spans": the row of labels with the largest product of probabilities in
-    which each may follow the one before, by the rule IOB2, IOB1 or IOBES.
-    """
+def label_rule(model: keras.Model, labels: Sequence[str] | None) -> str | None:
+    """Return how labels follow from the probabilities, see `Answers.label_rule`; None without labels."""
     if labels is None:
         return None
-    head = getattr(contract_model, "head", None)
-    if isinstance(head, PositionHead) and head.decoder is not None:
-        return _SPAN_RULES[head.decoder.rule]
-    several = head is not None and isinstance(raw_answers(head), LabelSets)
-    return "at least 0.5" if several else "largest"
-
-
-_SPAN_RULES: dict[PathRule, str] = {
-    "IOB2": "valid spans",
-    "IOB1": "valid IOB1 spans",
-    "IOBES": "valid IOBES spans",
-}
-
-
-def _answers(head: Head) -> Answers:
-    # Without the decoder of spans, a loop that needs the labels of the whole row.
-    return Labelling(head.labels) if isinstance(head, PositionHead) else raw_answers(head)
+    return raw_answers(model.head).label_rule if isinstance(model, RawModel) else "largest"
 
 
 def _function(core: keras.Model, weights: Weights, front: Front, answers: Answers) -> Any:
     def call(*raw: Tensor) -> dict[str, Tensor]:
         with layers.portable(), weights.used():
-            named = answers.named(core(front(*raw), training=False))
-        if isinstance(answers, Classification | Labelling):
-            return {"probabilities": named["probabilities"]}
-        return named
+            return answers.numbers(core(front(*raw), training=False))
 
     return tf.function(call, input_signature=list(front.specs.values()), autograph=False)
 
@@ -157,15 +126,6 @@ def _config(model: keras.Model) -> dict[str, Any]:
     if isinstance(model, RawModel):
         return model.config.summary()
     return {"name": model.name, "parameters": model.count_params()}
-
-
-def _check_wide(model: RawModel) -> None:
-    if isinstance(model, TextClassifier) and model.wide is not None:
-        raise ExportError(
-            "The model has a wide path (`wide=True`): a linear model of hashed n-grams of the text, which "
-            "takes strings that no other runtime hashes. Train it with `wide=False` (`keras-selfattn train "
-            "--no-wide`), or export it as a SavedModel."
-        )
 
 
 def _check_numbers(front: PlainFront) -> None:

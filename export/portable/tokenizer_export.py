@@ -7,15 +7,13 @@ and, through DJL, Java read; a labeller of tokens whose words were learned from 
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models import TextClassifier, TextEncoder, TokenClassifier
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
@@ -42,22 +40,30 @@ _TEXTS = (
 )
 
 
-def write_tokenizer(model: keras.Model, folder: Path) -> None:
-    """Write the files that make a model's ids into a folder; none for a model of numbers."""
-    if isinstance(model, TextClassifier | TextEncoder):
-        _write(folder / TOKENIZER, tokenizer_json(model.tokenizer))
-        texts = [*_TEXTS, *_with_padding(model.tokenizer)]
-        examples = [{"text": text, "ids": _listed(model.tokenizer(tf.constant([text]))[0])} for text in texts]
-        _write(folder / EXAMPLES, examples)
-    elif isinstance(model, TokenClassifier):
-        if isinstance(model.tokenizer, TokenFeatures):
-            _write(folder / FEATURES, _features_json(model.tokenizer))
-        else:
-            _write(folder / TOKENIZER, tokenizer_json(model.tokenizer.tokenizer, of_tokens=True))
-        texts = [*_TEXTS, *_with_padding(getattr(model.tokenizer, "tokenizer", None))]
-        rows = [text.split() for text in texts if text.split()]
-        examples = [{"tokens": row, "features": _listed(model.tokenizer(tf.constant(row)))} for row in rows]
-        _write(folder / EXAMPLES, examples)
+def text_files(tokenizer: Any) -> dict[str, Any]:
+    """Return the files that make the ids of texts, by name, with examples of them."""
+    texts = [*_TEXTS, *_with_padding(tokenizer)]
+    examples = [{"text": text, "ids": _listed(tokenizer(tf.constant([text]))[0])} for text in texts]
+    return {TOKENIZER: tokenizer_json(tokenizer), EXAMPLES: examples}
+
+
+def token_files(tokenizer: Any) -> dict[str, Any]:
+    """Return the files that make the features of tokens, by name, with examples of them."""
+    if isinstance(tokenizer, TokenFeatures):
+        found = {FEATURES: _features_json(tokenizer)}
+    else:
+        found = {TOKENIZER: tokenizer_json(tokenizer.tokenizer, of_tokens=True)}
+    texts = [*_TEXTS, *_with_padding(getattr(tokenizer, "tokenizer", None))]
+    rows = [text.split() for text in texts if text.split()]
+    examples = [{"tokens": row, "features": _listed(tokenizer(tf.constant(row)))} for row in rows]
+    return {**found, EXAMPLES: examples}
+
+
+def write_files(files: Mapping[str, Any], folder: Path) -> None:
+    """Write JSON files by name into a folder."""
+    for name, content in files.items():
+        written = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        (folder / name).write_text(written, encoding="utf-8")
 
 
 def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]:
@@ -232,7 +238,3 @@ def _features_json(features: TokenFeatures) -> dict[str, Any]:
 
 def _listed(ids: Any) -> list[Any]:
     return np.asarray(ids).tolist()
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

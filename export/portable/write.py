@@ -14,18 +14,20 @@ from keras_selfattn import __version__
 from keras_selfattn.errors import ExportError
 from keras_selfattn.extras import require
 from keras_selfattn.files.version_files import PORTABLE
+from keras_selfattn.models.base import RawModel
 
 from ..card import Training, model_card, write_card
 from ..contract import Contract
 from ..new_version import check_model, check_place, draft_of, errors_named, publish_version
 from ..precision import at_precision, computes_in_half, is_quantized
 from ..signatures.model_signatures import MOST_ASKED
+from ..signatures.raw_models import raw_front
 from ..trial import Case, check_sums, checked, live_answers, tried
 from ..versions import keep_newest
 from .litert_file import litert_file
 from .number_contract import label_rule, number_contract
 from .onnx_file import OPSET, onnx_file
-from .tokenizer_export import write_tokenizer
+from .tokenizer_export import write_files
 
 _PROGRAM = Path(__file__).with_name("portable_check.py")
 # Largest difference between the answers of a model and of its file, relative to numbers above 1.
@@ -104,7 +106,8 @@ def export_portable(
     content, operations = _converted(contract, rule, format)
     with errors_named(base_path), draft_of(base_path, version) as draft:
         (draft / PORTABLE[format]).write_bytes(content)
-        write_tokenizer(model, draft)
+        if isinstance(model, RawModel):
+            write_files(raw_front(model).id_files(), draft)
         stage("checking in a fresh process")
         measured = tried(functools.partial(try_file, draft / PORTABLE[format]), cases, ask)
         requires = _requires(format, operations)

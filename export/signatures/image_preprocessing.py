@@ -14,6 +14,8 @@ from keras_selfattn.models.images.classifier import resized
 from keras_selfattn.rows.images import as_images
 
 from .image_files import orientation_of, stored_pixels, turned
+from .model_signatures import Graphs, Signature
+from .raw_front import RawFront, front_of
 from .trial_requests import Request, in_batches
 
 Tensor = Any
@@ -24,16 +26,18 @@ _MOST = 2**19
 _EXAMPLE = 8
 
 
-class ImageFront:
+@front_of(ImageClassifier)
+class ImageFront(RawFront):
     """Resize images of any height and width to the size that a model was trained on.
 
     Attributes:
         file_specs: the input that holds files instead.
     """
 
-    subject = "image"
+    number_input = "image"  # the core's is "images"
 
     def __init__(self, model: ImageClassifier) -> None:
+        super().__init__(model)
         self._height, self._width, self._channels = model.image_shape or (0, 0, 0)
         self._patch = model.core.get_layer("patches").patch_size
         self._scale = [np.asarray(weight) for weight in model.core.get_layer("pixels").get_weights()]
@@ -62,6 +66,19 @@ class ImageFront:
         edges = np.concatenate([first, np.minimum(first + self._patch, size)], axis=1) / np.tile(size, 2)
         rows: Any = [tf.shape(raw[0])[0], 1, 1]
         return {"patches": tf.tile(tf.constant(edges[None], tf.float32), rows)}
+
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `explain`, with the place of each patch, and `encoded` for a model of bytes."""
+        explain = Signature(graphs.explain(together=True, places=self.places), requests)
+        if not self.reads_files:
+            return {"explain": explain}
+        files = self.file_requests()
+        if real:
+            files[0] = self.file_request(requests[0])
+        encoded = graphs.on_files(self.file_specs, self.from_files)
+        return {"explain": explain, "encoded": Signature(encoded, files)}
 
     def named(self, rows: Any) -> Mapping[str, Any]:
         """Return images in any container as inputs by name."""

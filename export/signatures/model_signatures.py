@@ -12,20 +12,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.attention_weights import Collected, collected_weights
-from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..saved_weights import Weights
-from .contributions import contributions
 from .explain import named_weights
-from .image_preprocessing import ImageFront
-from .named_outputs import Answers, Classification, Numbers
-from .piece_preprocessing import PieceFront
-from .preprocessing import Front, TextFront
+from .named_outputs import Answers
+from .preprocessing import Front
 from .tf_examples import can_parse, parsed, serialized_examples
-from .token_preprocessing import PieceTokenFront
 from .trial_requests import Request
 
 Tensor = Any
@@ -102,6 +96,7 @@ MOST_ASKED = "serving_default"
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
+_OF_EXAMPLES = {"classify": CLASSIFY, "regress": REGRESS}
 
 
 @dataclass(frozen=True)
@@ -147,53 +142,67 @@ class Graphs:
     ) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers
         self._encoders = encoders
-        self._padding: float | str | None = getattr(front, "padding", None)
+        self._padding = front.padding
         self._core = tf.function(self._answer, autograph=False)
         self._raw = tf.function(lambda *raw: self._core(self._read(*raw)), autograph=False)
         self._traced = tf.function(self._outputs, autograph=False)
 
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         """Return the signatures that fit the model's inputs and outputs."""
-        front, answers = self._front, self._answers
+        front = self._front
         padding = {} if self._padding is None else dict.fromkeys(front.specs, self._padding)
-        found = {MOST_ASKED: Signature(_function(front.specs, self._raw), requests, padding=padding)}
+        found = {MOST_ASKED: Signature(self.most_asked, requests, padding=padding)}
         if not can_parse(front.specs):
             return found
         examples = [{"inputs": serialized_examples(request)} for request in requests]
-        if isinstance(answers, Classification):
-            found["classify"] = Signature(self._on_examples(answers.classes), examples, CLASSIFY)
-        elif isinstance(answers, Numbers) and answers.single:
-            found["regress"] = Signature(self._on_examples(answers.regressed), examples, REGRESS)
+        for name, answer in self._answers.of_examples().items():
+            found[name] = Signature(self._on_examples(answer), examples, _OF_EXAMPLES[name])
         return found
 
-    def on_tokens(self, front: TextFront) -> Any:
-        """Return the function from tokens, string `[B, T]`, to named answers."""
+    @functools.cached_property
+    def most_asked(self) -> Any:
+        """The function from raw rows to named answers."""
+        return _function(self._front.specs, self._raw)
+
+    def on_tokens(self, of_tokens: Callable[[Tensor], Any]) -> Any:
+        """Return the function from tokens, string `[B, T]`, to named answers.
+
+        Args:
+            of_tokens: from tokens to the model's inputs.
+        """
         specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
 
         def answer(tokens: Tensor) -> dict[str, Tensor]:
             with self._weights.used():
-                inputs = front.of_tokens(tokens)
+                inputs = of_tokens(tokens)
             return self._answers.named(self._traced(inputs))
 
         return _function(specs, answer)
 
-    def on_files(self, front: ImageFront) -> Any:
-        """Return the function from images in files, string `[B]`, to named answers."""
-        return _function(front.file_specs, lambda *raw: self._core(front.from_files(*raw)))
+    def on_files(self, specs: Mapping[str, Any], from_files: Callable[..., Any]) -> Any:
+        """Return the function from rows in files, under the names of `specs`, to named answers."""
+        return _function(specs, lambda *raw: self._core(from_files(*raw)))
 
-    def explain_texts(self, front: TextFront | PieceFront | PieceTokenFront) -> Any:
-        """Return the function from raw rows to their tokens, or pieces, and the weights between them."""
+    def explain_tokens(
+        self, explained: Callable[[Tensor], tuple[Tensor, Tensor]], alone: Callable[[Tensor], Any]
+    ) -> Any:
+        """Return the function from raw rows to their tokens, or pieces, and the weights between them.
+
+        Args:
+            explained: from raw rows to their tokens, string `[B, T]`, and the ids of these.
+            alone: from ids to the model's inputs.
+        """
 
         def explain(rows: Tensor) -> dict[str, Tensor]:
-            tokens, ids = front.explained(rows)  # [B, T]
+            tokens, ids = explained(rows)  # [B, T]
             with collected_weights(self._model) as weights:
-                self._outputs(front.alone(ids))
+                self._outputs(alone(ids))
             found = named_weights(weights, together=True)
             real = tf.cast(ids != PADDING_ID, tf.float32)
             found["weights"] *= real[:, None, None, :, None]  # [B, L, H, T, S]
             return {"tokens": tokens, **found, **self._of_encoders(weights, tf.shape(ids)[0])}
 
-        return _function(front.specs, explain)
+        return _function(self._front.specs, explain)
 
     def explain(
         self,
@@ -220,14 +229,14 @@ class Graphs:
 
         return _function(self._front.specs, explain)
 
-    def contributions(self, model: TextClassifier, wide: NGramLogits) -> Any:
-        """Return the function from texts to what their n-grams add to the logits."""
+    def beside_answers(self, told: Callable[..., dict[str, Tensor]]) -> Any:
+        """Return the function from raw rows to what `told` computes of them with the exported weights."""
 
-        def contribute(texts: Tensor) -> dict[str, Tensor]:
+        def tell(*raw: Tensor) -> dict[str, Tensor]:
             with self._weights.used():
-                return contributions(model, wide, texts)
+                return told(*raw)
 
-        return _function(self._front.specs, contribute)
+        return _function(self._front.specs, tell)
 
     def _of_encoders(self, weights: Collected, rows: Tensor) -> dict[str, Tensor]:
         """Return the index of each layer's encoder, int32 `[B, L]`, if several stand side by side."""

@@ -3,33 +3,51 @@
 Axes: B (batch), T (positions), C (classes).
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.heads.class_heads import THRESHOLD
-from keras_selfattn.models.tokens.span_labels import SpanDecoder
+from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder
 
 Tensor = Any
 
 
-class Answers(Protocol):
+class Answers(ABC):
     """Names for a model's outputs.
 
     Attributes:
         task: the model's task, as the card calls it.
+        label_rule: how labels follow from the probabilities, for programs that have these alone; None where
+            there are no labels. "largest": the label of the largest probability; "at least 0.5": all labels
+            with so much; "valid spans", "valid IOB1 spans" and "valid IOBES spans": the row of labels with
+            the largest product of probabilities in which each may follow the one before, by the rule IOB2,
+            IOB1 or IOBES.
     """
 
     task: str
+    label_rule: str | None = None
 
+    @abstractmethod
     def named(self, outputs: Any) -> dict[str, Tensor]:
         """Return the outputs of `serving_default`."""
-        ...
+
+    def numbers(self, outputs: Any) -> dict[str, Tensor]:
+        """Return those of them that are numbers, without what follows from others."""
+        return self.named(outputs)
+
+    def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
+        """Return TensorFlow Serving's older calls that such answers fit, "classify" or "regress".
+
+        Each has the function from the named outputs to its own.
+        """
+        return {}
 
 
-class Classification:
+class Classification(Answers):
     """One label for a row.
 
     Args:
@@ -39,6 +57,7 @@ class Classification:
     """
 
     task = "classification"
+    label_rule = "largest"
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = tf.constant([label.encode() for label in labels], tf.string)
@@ -46,6 +65,12 @@ class Classification:
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
         found = tf.cast(outputs, tf.float32)
         return self._likeliest(tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found)
+
+    def numbers(self, outputs: Tensor) -> dict[str, Tensor]:
+        return {"probabilities": self.named(outputs)["probabilities"]}
+
+    def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
+        return {"classify": self.classes}
 
     def classes(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return all labels and their scores, `[B, C]` each, for the Classify call."""
@@ -68,6 +93,7 @@ class LabelSets(Classification):
     """
 
     task = "multi-label"
+    label_rule = "at least 0.5"
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
         found = self._likeliest(tf.cast(outputs, tf.float32))
@@ -75,7 +101,7 @@ class LabelSets(Classification):
         return {**found, "labels": tf.where(likely, self._labels, "")}
 
 
-class Labelling:
+class Labelling(Answers):
     """A label for every position of a row.
 
     Args:
@@ -90,16 +116,22 @@ class Labelling:
     def __init__(self, labels: Sequence[str], decoder: SpanDecoder | None = None) -> None:
         self._labels = tf.constant([label.encode() for label in labels], tf.string)
         self._decoder = decoder
+        self.label_rule = "largest" if decoder is None else _SPAN_RULES[decoder.rule]
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
+        return self._chosen(outputs, self._decoder)
+
+    def numbers(self, outputs: Tensor) -> dict[str, Tensor]:
+        """Return the probabilities, without the decoder of spans, a loop over the labels of a whole row."""
+        return {"probabilities": self._chosen(outputs, None)["probabilities"]}
+
+    def _chosen(self, outputs: Tensor, decoder: SpanDecoder | None) -> dict[str, Tensor]:
         mask = getattr(outputs, "_keras_mask", None)
         probabilities = tf.cast(outputs, tf.float32)
-        if self._decoder is None:
+        if decoder is None:
             chosen = tf.argmax(probabilities, axis=-1, output_type=tf.int32)  # [B, T]
         else:
-            chosen = self._decoder(
-                probabilities, tf.fill(tf.shape(outputs)[:2], True) if mask is None else mask
-            )
+            chosen = decoder(probabilities, tf.fill(tf.shape(outputs)[:2], True) if mask is None else mask)
         label = tf.gather(self._labels, chosen)
         if mask is not None:
             probabilities = tf.where(mask[..., None], probabilities, 0.0)
@@ -111,7 +143,14 @@ class Labelling:
         }
 
 
-class Numbers:
+_SPAN_RULES: dict[PathRule, str] = {
+    "IOB2": "valid spans",
+    "IOB1": "valid IOB1 spans",
+    "IOBES": "valid IOBES spans",
+}
+
+
+class Numbers(Answers):
     """The numbers of a regression model, under the names of its outputs.
 
     Args:
@@ -130,12 +169,15 @@ class Numbers:
         named = zip(self._names or ["predictions"], flat, strict=True)
         return {name: _float32(value) for name, value in named}
 
+    def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
+        return {"regress": self.regressed} if self.single else {}
+
     def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return one number for each row, `[B]`, for the Regress call."""
         return {"outputs": tf.reshape(tf.cast(named["predictions"], tf.float32), [-1])}
 
 
-class Vectors:
+class Vectors(Answers):
     """A vector for each row, under the name "embedding"."""
 
     task = "embedding"

@@ -3,111 +3,44 @@
 Axes: B (batch), T (positions).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.text.explanation import explained_tokens
-from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 
-from .trial_requests import TEXTS, Request, in_batches, made_up, strings
+from .trial_requests import Request, made_up
 
 Tensor = Any
 
-_MOST_TOKENS = 64  # of the warmup texts: one of each length
 
-
-class Front(Protocol):
+class Front(ABC):
     """Preprocessing from named raw inputs to the inputs of a model.
 
     Attributes:
         specs: the raw inputs by name; the first axis of each is the batch.
         tracked: tables and other resources that must be saved, too.
+        padding: the value that lengthens the second axis of the rows of a batch and changes no answer; None
+            if rows of other lengths stay apart.
     """
 
     specs: dict[str, Any]
     tracked: list[Any]
+    padding: float | str | None = None
 
+    @abstractmethod
     def __call__(self, *raw: Tensor) -> Any:
         """Return the model's inputs."""
-        ...
 
+    @abstractmethod
     def requests(self) -> list[Request]:
         """Return requests to try the model with, of several sizes; the first is an example of one row."""
-        ...
 
 
-class TextFront:
-    """Preprocess raw text for a text model's core: token ids, and logits of the wide path if there is one."""
-
-    subject = "text"
-
-    def __init__(self, model: TextClassifier) -> None:
-        self._model, self._tokenizer = model, model.tokenizer
-        self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
-        self.tracked = [self._tokenizer.table]
-        self._between = " " if self._tokenizer.config.tokens == "words" else ""
-
-    def __call__(self, *raw: Tensor) -> Any:
-        return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
-
-    def of_tokens(self, tokens: Tensor) -> Any:
-        """Return the same for tokens, string `[B, T]`, "" as padding; the ids are padded."""
-        ids = self.ids(tokens)
-        return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=self._between))
-
-    def alone(self, ids: Tensor) -> Any:
-        """Return the same for token ids, int32 `[B, T]`, without the wide path."""
-        return self._model.beside_wide(ids)
-
-    def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
-        return explained_tokens(self._tokenizer, texts)
-
-    def ids(self, tokens: Tensor) -> Tensor:
-        """Return the ids of tokens, string `[B, T]`, cut like texts, int32 `[B, T]`; "" is padding."""
-        config = self._tokenizer.config
-        tokens = tf.strings.unicode_transcode(
-            tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
-        )
-        if config.lowercase:
-            tokens = lowercased(tokens)
-        return tf.where(tokens == "", PADDING_ID, self._tokenizer.table.lookup(tokens))
-
-    def requests(self) -> list[Request]:
-        words = [*self._tokenizer.vocabulary[:64], "unknown-token"]
-        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31, len(words))]
-        return in_batches({"text": strings([*texts, *TEXTS, "\t\n ", *texts[::-1]])})
-
-    def request_of_lengths(self) -> Request:
-        """Return the request for texts of 1 to 64 tokens, one of each length."""
-        tokens = [token for token in self._tokenizer.vocabulary if token.strip()][:3] or ["a"]
-        texts = [self._between.join((tokens * count)[:count]) for count in range(1, _MOST_TOKENS + 1)]
-        return {"text": strings(texts)}
-
-    def asked(self, row: str) -> Request:
-        """Return the request for a text."""
-        return {"text": strings([row])}
-
-    def token_request(self, request: Request) -> Request:
-        """Return the request for the tokens of another request's texts."""
-        tokens, _ = self.explained(tf.constant(request["text"], tf.string))
-        return {"tokens": tokens.numpy()}
-
-    def token_requests(self) -> list[Request]:
-        """Return requests to try a signature that takes tokens."""
-        words = self._tokenizer.vocabulary[:6]
-        rows = [words, [words[0]], ["", ""], [*words, "unknown-token"]]
-        length = max(map(len, rows))
-        return in_batches({"tokens": np.stack([strings(row + [""] * (length - len(row))) for row in rows])})
-
-
-class PlainFront:
+class PlainFront(Front):
     """The unchanged inputs of a Keras model, each under its name."""
 
     def __init__(self, model: keras.Model) -> None:
@@ -130,7 +63,7 @@ class PlainFront:
         return made_up(self.specs)
 
 
-class PreprocessFront:
+class PreprocessFront(Front):
     """The user's own function from raw inputs to a model's inputs.
 
     Args:

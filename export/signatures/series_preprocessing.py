@@ -3,6 +3,7 @@
 Axes: B (batch), T (frames), F (features of a frame), P (positions, each a window of frames).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import tensorflow as tf
 from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.series.classifier import SeriesModel
 
+from .model_signatures import Graphs, Signature
+from .raw_front import RawFront, front_of
 from .trial_requests import Request, in_batches
 
 Tensor = Any
@@ -19,14 +22,14 @@ Tensor = Any
 _LONGEST = 64
 
 
-class SeriesFront:
+@front_of(SeriesModel)
+class SeriesFront(RawFront):
     """Series, float32 `[B, T, F]`: frames of NaN at the end are padding, other NaN are missing values."""
 
-    subject = "series"
-    # Lengthens the rows of a batch.
     padding = float("nan")
 
     def __init__(self, model: SeriesModel) -> None:
+        super().__init__(model)
         frames = model.core.get_layer("frames")
         self._mean, self._deviation = np.asarray(frames.mean), np.asarray(frames.deviation)
         self._longest = min(model.longest or 1, _LONGEST)
@@ -45,6 +48,12 @@ class SeriesFront:
         count = (tf.shape(known)[1] + self._stride - 1) // self._stride
         edges = tf.range(count)[:, None] * self._stride + [0, self._stride]  # [P, 2]
         return {"frames": tf.minimum(edges[None], lengths[:, None, None])}
+
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `explain`, with the frames of each position."""
+        return {"explain": Signature(graphs.explain(together=True, places=self.places), requests)}
 
     def asked(self, row: Any) -> Request:
         """Return the request for a series `[T, F]`; null, as in JSON, is a missing value."""

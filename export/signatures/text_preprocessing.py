@@ -1,44 +1,126 @@
-"""Turn raw text into word pieces for a pretrained encoder, inside the graph.
+"""Turn raw text into the tokens of a text model, or the word pieces of a pretrained encoder, in the graph.
 
-Axes: B (texts), T (pieces).
+Axes: B (texts), T (tokens or pieces).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.text.explanation import explained_tokens
+from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 
+from ..portable.tokenizer_export import text_files
+from .contributions import contributions
+from .model_signatures import Graphs, Signature
+from .raw_front import RawFront, front_of
 from .trial_requests import TEXTS, Request, in_batches, strings
 
 Tensor = Any
 
-# Most words of the warmup texts: one of each length.
-_MOST_WORDS = 64
+# Most tokens, or words, of the warmup texts: one of each length.
+_MOST_TOKENS = 64
 
 
-class PieceFront:
-    """Preprocess raw text for a pretrained encoder: ids, and logits of the wide path if there is one.
+class TextFront(RawFront):
+    """Preprocess raw text for a text model's core: token ids, and logits of the wide path if there is one."""
+
+    def __init__(self, model: TextClassifier) -> None:
+        super().__init__(model)
+        self._model, self._tokenizer = model, model.tokenizer
+        self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
+        self.tracked = [self._tokenizer.table]
+        self._between = " " if self._tokenizer.config.tokens == "words" else ""
+
+    def __call__(self, *raw: Tensor) -> Any:
+        return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
+
+    def of_tokens(self, tokens: Tensor) -> Any:
+        """Return the same for tokens, string `[B, T]`, "" as padding; the ids are padded."""
+        ids = self.ids(tokens)
+        return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=self._between))
+
+    def alone(self, ids: Tensor) -> Any:
+        """Return the same for token ids, int32 `[B, T]`, without the wide path."""
+        return self._model.beside_wide(ids)
+
+    def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
+        return explained_tokens(self._tokenizer, texts)
+
+    def ids(self, tokens: Tensor) -> Tensor:
+        """Return the ids of tokens, string `[B, T]`, cut like texts, int32 `[B, T]`; "" is padding."""
+        config = self._tokenizer.config
+        tokens = tf.strings.unicode_transcode(
+            tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
+        )
+        if config.lowercase:
+            tokens = lowercased(tokens)
+        return tf.where(tokens == "", PADDING_ID, self._tokenizer.table.lookup(tokens))
+
+    def requests(self) -> list[Request]:
+        words = [*self._tokenizer.vocabulary[:64], "unknown-token"]
+        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31, len(words))]
+        return in_batches({"text": strings([*texts, *TEXTS, "\t\n ", *texts[::-1]])})
+
+    def more_requests(self) -> list[Request]:
+        """Return the request for texts of 1 to 64 tokens, one of each length."""
+        tokens = [token for token in self._tokenizer.vocabulary if token.strip()][:3] or ["a"]
+        texts = [self._between.join((tokens * count)[:count]) for count in range(1, _MOST_TOKENS + 1)]
+        return [{"text": strings(texts)}]
+
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `tokens`, `explain` and, with a wide path, `contributions`."""
+        tokens = self.token_requests()
+        if real:
+            tokens[0] = self.token_request(requests[0])
+        return {
+            "tokens": Signature(graphs.on_tokens(self.of_tokens), tokens, padding={"tokens": ""}),
+            "explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests),
+            **_contributions(graphs, self._model, requests),
+        }
+
+    def check_portable(self) -> None:
+        _check_wide(self._model)
+
+    def id_files(self) -> dict[str, Any]:
+        return text_files(self._tokenizer)
+
+    def asked(self, row: str) -> Request:
+        """Return the request for a text."""
+        return {"text": strings([row])}
+
+    def token_request(self, request: Request) -> Request:
+        """Return the request for the tokens of another request's texts."""
+        tokens, _ = self.explained(tf.constant(request["text"], tf.string))
+        return {"tokens": tokens.numpy()}
+
+    def token_requests(self) -> list[Request]:
+        """Return requests to try a signature that takes tokens."""
+        words = self._tokenizer.vocabulary[:6]
+        rows = [words, [words[0]], ["", ""], [*words, "unknown-token"]]
+        length = max(map(len, rows))
+        return in_batches({"tokens": np.stack([strings(row + [""] * (length - len(row))) for row in rows])})
+
+
+class _PieceFront(RawFront):
+    """Preprocess raw text for a pretrained encoder: the ids of its pieces.
 
     Args:
         model: it has a tokenizer of pieces.
     """
 
-    subject = "text"
-
     def __init__(self, model: TextEncoder | TextClassifier) -> None:
+        super().__init__(model)
         self._tokenizer = tokenizer = model.tokenizer
-        self._beside_wide = model.beside_wide if isinstance(model, TextClassifier) else _alone
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
         self.tracked = list(tokenizer.tables)
-
-    def __call__(self, *raw: Tensor) -> Any:
-        return self._beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
-
-    def alone(self, ids: Tensor) -> Any:
-        """Return the model's inputs for ids, int32 `[B, T]`, without the wide path."""
-        return self._beside_wide(ids)
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the pieces of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
@@ -46,7 +128,7 @@ class PieceFront:
 
     def requests(self) -> list[Request]:
         words = ["film", "good", "a", "the", "what", "was", "it", "and"]
-        texts = [" ".join((words * count)[:count]) for count in range(1, _MOST_WORDS + 1)]
+        texts = [" ".join((words * count)[:count]) for count in range(1, _MOST_TOKENS + 1)]
         rows = [*texts[2:12], *TEXTS, "\t\n ", *texts[::-1]]
         return [*in_batches({"text": strings(rows)}), {"text": strings(texts)}]
 
@@ -54,6 +136,77 @@ class PieceFront:
         """Return the request for a text."""
         return {"text": strings([row])}
 
+    def id_files(self) -> dict[str, Any]:
+        return text_files(self._tokenizer)
 
-def _alone(ids: Tensor, _texts: Tensor | None = None) -> Tensor:
-    return ids
+
+class PieceFront(_PieceFront):
+    """Preprocess raw text for a fine-tuned encoder: ids, and logits of the wide path if there is one."""
+
+    def __init__(self, model: TextClassifier) -> None:
+        super().__init__(model)
+        self._model = model
+
+    def __call__(self, *raw: Tensor) -> Any:
+        return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
+
+    def alone(self, ids: Tensor) -> Any:
+        """Return the model's inputs for ids, int32 `[B, T]`, without the wide path."""
+        return self._model.beside_wide(ids)
+
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `explain` and, with a wide path, `contributions`."""
+        explain = Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])
+        return {"explain": explain, **_contributions(graphs, self._model, requests)}
+
+    def check_portable(self) -> None:
+        _check_wide(self._model)
+
+
+@front_of(TextEncoder)
+class VectorFront(_PieceFront):
+    """Preprocess raw text for an encoder whose answers are vectors."""
+
+    def __call__(self, *raw: Tensor) -> Any:
+        return self._tokenizer(raw[0])  # ragged [B, T]
+
+    def alone(self, ids: Tensor) -> Any:
+        """Return the model's inputs for ids, int32 `[B, T]`."""
+        return ids
+
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `embed` and `explain`."""
+        return {
+            # The same graph; what `serving_default` warms up is warm for it, too.
+            "embed": Signature(graphs.most_asked, requests[:2]),
+            "explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3]),
+        }
+
+
+@front_of(TextClassifier)
+def _text_front(model: TextClassifier) -> RawFront:
+    return (PieceFront if model.fine_tuned else TextFront)(model)
+
+
+def _contributions(
+    graphs: Graphs, model: TextClassifier, requests: Sequence[Request]
+) -> dict[str, Signature]:
+    """Return the signature that says what n-grams add to the logits, if the model has a wide path."""
+    wide = model.wide
+    if wide is None:
+        return {}
+    function = graphs.beside_answers(lambda texts: contributions(model, wide, texts))
+    return {"contributions": Signature(function, requests[:3])}
+
+
+def _check_wide(model: TextClassifier) -> None:
+    if model.wide is not None:
+        raise ExportError(
+            "The model has a wide path (`wide=True`): a linear model of hashed n-grams of the text, which "
+            "takes strings that no other runtime hashes. Train it with `wide=False` (`keras-selfattn train "
+            "--no-wide`), or export it as a SavedModel."
+        )

@@ -13,6 +13,9 @@ from keras_selfattn.models import TokenClassifier
 from keras_selfattn.models.text.explanation import EXPLAINED_TOKENS
 from keras_selfattn.models.vocabulary import PADDING_ID
 
+from ..portable.tokenizer_export import token_files
+from .model_signatures import Graphs, Signature
+from .raw_front import RawFront, front_of
 from .trial_requests import Request, in_batches
 
 Tensor = Any
@@ -21,18 +24,17 @@ Tensor = Any
 _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
 
 
-class TokenFront:
+class TokenFront(RawFront):
     """Turn tokens into features, as in training. "" is padding at any position.
 
     Args:
         model: has a vocabulary.
     """
 
-    subject = "token"
-    # Lengthens the rows of a batch.
     padding = ""
 
     def __init__(self, model: TokenClassifier) -> None:
+        super().__init__(model)
         self._features = model.tokenizer
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
         self.tracked = list(self._features.tables)
@@ -43,6 +45,15 @@ class TokenFront:
     def beginning(self, tokens: Tensor) -> Tensor:
         """Return the features of the first tokens, up to the limit of `explain`."""
         return self(tokens[:, :EXPLAINED_TOKENS])
+
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `explain`, of the first tokens of each row."""
+        return {"explain": Signature(graphs.explain(together=True, read=self.beginning), requests)}
+
+    def id_files(self) -> dict[str, Any]:
+        return token_files(self._features)
 
     def asked(self, row: Sequence[str]) -> Request:
         """Return the request for a row of tokens."""
@@ -71,6 +82,12 @@ class PieceTokenFront(TokenFront):
         self._limit = min(EXPLAINED_TOKENS, model.config.max_tokens) - 2
         self._names = model.tokenizer.tokenizer.names
 
+    def more_signatures(
+        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
+    ) -> dict[str, Signature]:
+        """Return `explain`, between the first pieces of each row."""
+        return {"explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])}
+
     def explained(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first pieces of rows of tokens `[B, T]`, those of whole tokens that are read together.
 
@@ -88,3 +105,8 @@ class PieceTokenFront(TokenFront):
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
         inner = tf.sequence_mask(lengths - 1, tf.shape(ids)[1])  # without [SEP]
         return tf.where(inner, ids, PADDING_ID)[:, 1:, None]
+
+
+@front_of(TokenClassifier)
+def _token_front(model: TokenClassifier) -> RawFront:
+    return (PieceTokenFront if model.fine_tuned else TokenFront)(model)

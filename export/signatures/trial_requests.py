@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_selfattn.models.batches.length_sorted import padded
+
 Request = dict[str, np.ndarray]
 
 TEXTS = ("good film", "What a film!", "", "Ünknown ☃ 日本語 text.", "one two three four five six seven " * 5)
@@ -15,6 +17,12 @@ def in_batches(rows: Request) -> list[Request]:
     """Return rows as requests of several sizes: the first row, none, a few, and 32 at most."""
     sizes = (slice(1), slice(0), slice(1, 6), slice(32))
     return [{name: values[size] for name, values in rows.items()} for size in sizes]
+
+
+def as_one_array(rows: Any) -> Any:
+    """Return a list of arrays as one, each padded to the longest with NaN or 0; anything else unchanged."""
+    several = isinstance(rows, list | tuple) and rows and all(isinstance(row, np.ndarray) for row in rows)
+    return padded(rows) if several else rows
 
 
 def made_up(specs: dict[str, Any]) -> list[Request]:
