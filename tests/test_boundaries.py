@@ -34,6 +34,7 @@ def imported(statement):
         "import keras_selfattn; dir(keras_selfattn)",
         "import keras_selfattn.extras",
         "import keras_selfattn.data",
+        "import keras_selfattn.rows.inferred, keras_selfattn.rows.span_schemes",
         "from keras_selfattn.serving.client import Client",
         "import keras_selfattn.serving.errors",
         "import keras_selfattn.plots, keras_selfattn.drawing.style, keras_selfattn.drawing.notebook",
@@ -217,6 +218,15 @@ def test_figures_are_drawn_without_anything_that_computes_them(room, known):
     found = {name for path in files for name in named.findall(path.read_text("utf-8"))}
     assert room in found
     assert found <= known
+
+
+def test_kinds_of_rows_are_below_all_that_ask_them():
+    """Models, data, metrics, reports and the client's wheel have them, so they know none of these."""
+    named = re.compile(r"^\s*from keras_selfattn\.(\w+)", re.MULTILINE)
+    files = list((ROOT / "keras_selfattn" / "rows").glob("*.py"))
+    found = {name for path in files for name in named.findall(path.read_text("utf-8"))}
+    assert "rows" in found
+    assert found <= {"rows", "errors", "user_warnings"}
 
 
 def test_models_and_metrics_know_nothing_of_reports():
