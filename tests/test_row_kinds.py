@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from keras_selfattn import models
 from keras_selfattn.data import (
     cut_windows,
     read_images,
@@ -25,10 +26,11 @@ from keras_selfattn.rows.series import SERIES
 from keras_selfattn.rows.targets import LABEL_PER_POSITION, LABEL_SET, NUMBERS, ONE_LABEL, TargetKind
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.tokens import TOKENS
+from keras_selfattn.training.rows_for_model import read_labelled_rows
 
 
 class Pairs(RowKind[tuple[str, str]]):
-    """Two texts a row, such as a question and an answer: a kind that the product knows nothing of."""
+    """Two texts a row, in any order: a kind that the product knows nothing of."""
 
     name, subject, plural, unit = "pair", "pair", "Pairs", "characters of both"
     alike_but_for = "the case of letters"
@@ -41,10 +43,10 @@ class Pairs(RowKind[tuple[str, str]]):
         return [tuple(row) for row in x]
 
     def key(self, row):
-        return row
+        return frozenset(row)
 
     def loose_key(self, row):
-        return tuple(map(str.casefold, row))
+        return frozenset(map(str.casefold, row))
 
     def length(self, row):
         return sum(map(len, row))
@@ -83,10 +85,10 @@ def pairs(chosen=slice(None), targets=("+", "-", "-", "+")):
 
 
 def test_equal_rows_of_a_new_kind_stay_in_one_part():
-    asked = [(f"question {n % 50}", f"answer {n % 50}") for n in range(200)]
+    asked = [(f"question {n % 50}", f"answer {n % 50}")[:: 1 if n < 100 else -1] for n in range(200)]
     rows = LabelledRows(asked, ["+", "-"] * 100, "made up", kind=PAIRS)
     kept, held_out = rows.split(0.2, 0)
-    assert set(kept.inputs).isdisjoint(held_out.inputs)
+    assert set(map(frozenset, kept.inputs)).isdisjoint(map(frozenset, held_out.inputs))
     assert len(held_out) == 40
     assert (kept.kind, held_out.kind) == (PAIRS, PAIRS)
 
@@ -161,6 +163,19 @@ def test_a_pair_of_columns_has_the_kind_of_the_model_that_reads_it():
     assert as_rows((ANSWERED, ["+"] * 4), "training rows", PAIRS).kind == PAIRS
     given = LabelledRows(["a"], ["+"], "made up")
     assert as_rows(given, "training rows", PAIRS) is given
+
+
+def test_a_model_that_reads_rows_gives_them_its_kinds():
+    class Marked(type(TEXTS)):
+        unit = "letters"
+
+    class Reader(models.TextClassifier):
+        row_kind = Marked()
+
+    guessed = LabelledRows(["good"], [["+"]], "made up")
+    read = read_labelled_rows(Reader(), guessed, ClassHead)
+    assert (guessed.kind, guessed.target_kind) == (TEXTS, LABEL_SET)
+    assert (read.kind, read.target_kind, read.targets) == (Marked(), ONE_LABEL, ["+"])
 
 
 def test_kinds_are_the_same_in_another_process():

@@ -292,7 +292,8 @@ class RawModel(keras.Model):
         if is_source(x):
             return x
         if x is None:
-            raise DataError(f"{self.row_kind.plural} are needed. Received None; give a list, which may be empty.")
+            rows = self.row_kind.plural
+            raise DataError(f"{rows} are needed. Received None; give a list, which may be empty.")
         if getattr(x, "dtype", None) == tf.string and hasattr(x, "row_splits"):
             return x.to_list()  # a ragged tensor, as in a source
         x = ordered_rows(x)
