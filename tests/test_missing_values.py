@@ -12,7 +12,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from keras_selfattn.asking.input_cells import input_value
-from keras_selfattn.asking.row_answers import write
+from keras_selfattn.asking.query import write
 from keras_selfattn.batch.row_files import Window, open_rows
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.cli.evaluate import write_mistakes

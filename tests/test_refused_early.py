@@ -120,9 +120,9 @@ def test_nothing_is_proposed_where_nothing_is_near():
     ],
 )
 def test_rows_that_cannot_be_asked_are_refused_before_a_server_is(monkeypatch, arguments, said):
-    for command in ("query", "embed"):
+    for command, room in (("query", "asking"), ("embed", "cli")):
         monkeypatch.setattr(
-            f"keras_selfattn.cli.{command}.connected", lambda *_: pytest.fail("a server was asked")
+            f"keras_selfattn.{room}.{command}.connected", lambda *_: pytest.fail("a server was asked")
         )
         more = ["--output", "v.npy"] if command == "embed" else []
         done = invoke(command, "model", *arguments, *more)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from keras_selfattn.asking.asked_rows import asked_rows
 from keras_selfattn.cli.main import main
-from keras_selfattn.cli.query_rows import rows_with_progress
 from keras_selfattn.data.formats.records import Place, iter_records, iter_rows
 from keras_selfattn.data.series import read_series
 from keras_selfattn.data.tagged import read_tagged
@@ -98,11 +98,11 @@ def test_a_query_reads_its_file_with_it(tmp_path):
     signature = Signature({"text": TensorSpec("string", (None,))}, {})
     file = written(tmp_path, "in.csv", "id;text\n1;a, film\n")
     form = {"column": None, "separator": ";", "has_header": None}
-    with rows_with_progress(signature, (), file, form) as asked:
-        assert list(asked) == [({"id": "1", "text": "a, film"}, {"text": "a, film"})]
+    asked = asked_rows(signature, (), file, form)
+    assert list(asked) == [({"id": "1", "text": "a, film"}, {"text": "a, film"})]
     form = {"column": "text", "separator": None, "has_header": None}
-    with pytest.raises(DataError, match=SEEN), rows_with_progress(signature, (), file, form) as asked:
-        list(asked)
+    with pytest.raises(DataError, match=SEEN):
+        list(asked_rows(signature, (), file, form))
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "export", "pretrain", "predict", "query", "embed"])
@@ -155,8 +155,8 @@ def test_a_run_and_a_query_read_tables_without_a_header(tmp_path):
     assert corpus_for_run(tmp_path, file, {}) == ["a", "b"]
     signature = Signature({"text": TensorSpec("string", (None,))}, {})
     form = {"column": "2", "separator": None, "has_header": False}
-    with rows_with_progress(signature, (), file, form) as asked:
-        assert next(asked) == ({"1": "+", "2": "a"}, {"text": "a"})
+    asked = asked_rows(signature, (), file, form)
+    assert next(asked) == ({"1": "+", "2": "a"}, {"text": "a"})
 
 
 def test_rows_tell_where_in_their_file_they_are(tmp_path):

@@ -1,16 +1,16 @@
-"""The answers of a signature: those that are asked for, and their values as JSON types and as text."""
+"""Answers of a server as JSON types and as text: outputs that are asked for, states, signatures."""
 
 import base64
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
-from keras_selfattn.serving.client import Signature
+from keras_selfattn.serving.client import ModelMetadata, Signature, TensorSpec, VersionStatus
 
 _ANSWER = ("label", "score")
 
@@ -97,3 +97,38 @@ def cell_text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     if isinstance(found, float):
         return json.dumps(found)
     return valid_json.dumps(found, ensure_ascii=False, default=default)
+
+
+def status_record(status: VersionStatus) -> dict[str, Any]:
+    """Return the state of a version as JSON types.
+
+    Example:
+
+        >>> status_record(VersionStatus(3, "AVAILABLE"))
+        {'version': 3, 'state': 'AVAILABLE', 'code': 'OK', 'message': ''}
+    """
+    return {
+        "version": status.version,
+        "state": status.state,
+        "code": status.code.name,
+        "message": status.message,
+    }
+
+
+def metadata_record(metadata: ModelMetadata) -> dict[str, Any]:
+    """Return the signatures of a model as JSON types."""
+    signatures = {
+        name: {
+            "inputs": _specs(signature.inputs),
+            "outputs": _specs(signature.outputs),
+            "defaults": sorted(signature.defaults),
+            "method_name": signature.method_name,
+        }
+        for name, signature in metadata.signatures.items()
+    }
+    return {"model": metadata.model, "version": metadata.version, "signatures": signatures}
+
+
+def _specs(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    shapes = {name: None if spec.shape is None else list(spec.shape) for name, spec in specs.items()}
+    return {name: {"dtype": spec.dtype, "shape": shapes[name]} for name, spec in specs.items()}

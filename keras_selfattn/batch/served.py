@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_selfattn.asking.connection import signature_of
 from keras_selfattn.batch.model_graph import RowError
 from keras_selfattn.serving.client import Client, Signature
-from keras_selfattn.serving.errors import FailedPreconditionError, InvalidArgumentError, InvalidInputError
+from keras_selfattn.serving.errors import InvalidArgumentError, InvalidInputError
 
 
 class ServedModel:
@@ -26,10 +27,8 @@ class ServedModel:
 
     def __init__(self, client: Client, name: str, version: int | None) -> None:
         metadata = client.metadata(version)
-        if name not in metadata.signatures:
-            raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
         self._client, self._name = client, name
-        self.signature: Signature = metadata.signatures[name]
+        self.signature: Signature = signature_of(metadata, name)
         self.version = metadata.version
 
     def answers(self, inputs: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Mapping[str, Any]:

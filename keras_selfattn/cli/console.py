@@ -10,10 +10,10 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from rich.console import Console
 from rich.table import Table
@@ -220,6 +220,32 @@ def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Tabl
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")
     return table
+
+
+@contextmanager
+def reading_bar(file: Path | None) -> Iterator[Callable[[BinaryIO], BinaryIO] | None]:
+    """Show a bar on standard error, if it is a terminal, while a file is read in the block.
+
+    Yield the function that wraps the opened file; None where rows come from elsewhere.
+    """
+    if file is None:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=error_console,
+        disable=not error_console.is_terminal,
+        transient=True,
+        # Otherwise rich would send the answers to the bar's stream.
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ) as bar:
+        yield lambda opened: bar.wrap_file(opened, file.stat().st_size, description=file.name)
 
 
 def clock(seconds: float) -> str:

@@ -8,15 +8,14 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from keras_selfattn.asking.asked_rows import check_asked
-from keras_selfattn.asking.connected_client import connected
-from keras_selfattn.cli.connection_options import CONNECTION_PANELS
-from keras_selfattn.cli.console import console
+from keras_selfattn.asking.asked_rows import asked_rows, check_asked
+from keras_selfattn.asking.commands import CONNECTION, LABEL, VERSION
+from keras_selfattn.asking.connection import connected
+from keras_selfattn.cli.console import console, reading_bar
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import rows_with_progress
-from keras_selfattn.cli.task_options import NO_HEADER, SEPARATOR
 from keras_selfattn.errors import DataError, SelfAttentionError
 from keras_selfattn.files.atomic import new_file
+from keras_selfattn.options import NO_HEADER, SEPARATOR
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
 
@@ -30,11 +29,11 @@ _PANELS = {
         NO_HEADER,
     ),
     "Call": (
-        Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
-        Option("--label", metavar="NAME", help="Label of the version to ask, such as stable."),
+        VERSION,
+        LABEL,
         Option("--batch-size", type=COUNT, default=16, help="Texts in a call, which ends at --timeout."),
     ),
-    **CONNECTION_PANELS,
+    **CONNECTION,
 }
 
 
@@ -59,7 +58,8 @@ def command(model: str, texts: tuple[str, ...], file: Path | None, output: Path,
                 "TextEncoder."
             )
         with _written(output) as stream:
-            with rows_with_progress(signature, texts, file, options) as rows:
+            with reading_bar(file) as wrap:
+                rows = asked_rows(signature, texts, file, options, wrap)
                 found = list(_vectors(client, (row for _, row in rows), options["batch_size"], asked))
             if not found:
                 raise DataError("There are no texts. Give at least one.")

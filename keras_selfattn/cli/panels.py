@@ -1,10 +1,13 @@
 """A command whose help lists its options under headings: the most used first, then by subject."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+
+from keras_selfattn.options import OptionSpec
+from keras_selfattn.serving.errors import InvalidInputError
 
 COUNT = click.IntRange(min=1)
 PATH = click.Path(path_type=Path)
@@ -40,20 +43,61 @@ class Option(click.Option):
         return extra
 
 
+def click_option(spec: OptionSpec) -> Option:
+    """Return an option that is data as one of click's."""
+    settings: dict[str, Any] = {"help": spec.help, "default": spec.default, "without": spec.without}
+    if spec.switch is not None:
+        # A flag that is False where it is not given is click's own kind of flag, with no default in the help.
+        settings |= {"flag_value": spec.switch} if spec.default is None else {"is_flag": True}
+        return Option(spec.flag, spec.name, **settings)
+    return Option(
+        spec.flag,
+        spec.name,
+        type=_type_of(spec),
+        metavar=spec.placeholder,
+        multiple=spec.many,
+        callback=None if spec.read is None else _reading(spec.read),
+        **settings,
+    )
+
+
+def _type_of(spec: OptionSpec) -> Any:
+    if spec.choices:
+        return click.Choice(spec.choices)
+    if spec.kind is Path:
+        return PATH
+    if spec.least is None:
+        return spec.kind
+    return COUNT if spec.least == COUNT.min else click.IntRange(min=spec.least)
+
+
+def _reading(read: Callable[[Iterable[str]], Any]) -> Callable[..., Any]:
+    def callback(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> Any:
+        try:
+            return read(values)
+        except InvalidInputError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
 class PanelCommand(click.Command):
     """A command with the options of its panels; its help lists them under the panels' headings.
 
     Args:
         arguments: as `click.Command` takes them.
-        panels: options by heading, in the order of the help. `--help` ends the first.
+        panels: options by heading, of click or as data, in the order of the help. `--help` ends the first.
         settings: as `click.Command` takes them.
     """
 
     def __init__(
-        self, *arguments: Any, panels: Mapping[str, Iterable[click.Option]], **settings: Any
+        self, *arguments: Any, panels: Mapping[str, Iterable[click.Option | OptionSpec]], **settings: Any
     ) -> None:
         super().__init__(*arguments, **settings)
-        self.panels = {heading: tuple(options) for heading, options in panels.items()}
+        self.panels = {
+            heading: tuple(click_option(each) if isinstance(each, OptionSpec) else each for each in options)
+            for heading, options in panels.items()
+        }
         self.params += [option for options in self.panels.values() for option in options]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -11,15 +11,16 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn
 
 from keras_selfattn.asking.asked_rows import table_form
-from keras_selfattn.asking.connected_client import connected
+from keras_selfattn.asking.commands import CALLS, ENCRYPTION, OUTPUTS, SIGNATURE, VERSION
+from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
-from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import NO_HEADER, OUTPUTS, RAY, SEPARATOR, SIGNATURE, WORKERS
+from keras_selfattn.cli.task_options import RAY, WORKERS
+from keras_selfattn.options import NO_HEADER, SEPARATOR
 from keras_selfattn.serving.client import Signature
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ _PANELS = {
     ),
     "Connection": (
         _TARGET,
-        Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
-        *CONNECTION_PANELS["Connection"][1:],
+        VERSION,
+        *CALLS,
     ),
-    "Encryption": CONNECTION_PANELS["Encryption"],
+    "Encryption": ENCRYPTION,
 }
 
 

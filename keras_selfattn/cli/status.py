@@ -6,34 +6,20 @@ from typing import Any
 
 import click
 
-from keras_selfattn.asking.connected_client import connected
+from keras_selfattn.asking.answer_values import status_record
+from keras_selfattn.asking.commands import STATUS
+from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.exit_status import NOT_NOW
-from keras_selfattn.asking.row_answers import status_record
-from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console
-from keras_selfattn.cli.panels import Option, PanelCommand
-
-_PANELS = {
-    "Most used": (
-        Option("--version", type=int, metavar="N", help="Version to ask for.", without="all"),
-        Option(
-            "--wait", type=float, metavar="SECONDS", help="Wait for a version that answers, up to so long."
-        ),
-        Option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
-    ),
-    **CONNECTION_PANELS,
-}
+from keras_selfattn.cli.panels import PanelCommand
 
 
 @click.command(
-    "status",
-    cls=PanelCommand,
-    panels=_PANELS,
-    epilog="Exit status: 0 a version answers, 3 no such model, 4 none answers now.",
+    STATUS.name, cls=PanelCommand, panels=STATUS.panels, help=STATUS.description, epilog=STATUS.statuses
 )
 @click.argument("model")
 def command(model: str, version: int | None, wait: float | None, as_json: bool, **options: Any) -> None:
-    """List the versions of the served MODEL and their states."""
+    """Print the states of the versions; see `commands.STATUS`."""
     with connected(model, options) as client:
         statuses = client.status(version) if wait is None else client.wait_until_ready(wait, version)
     if as_json:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.panels import COUNT, PATH, Option
+from keras_selfattn import options
+from keras_selfattn.cli.panels import COUNT, PATH, Option, click_option
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, Task
 
@@ -15,19 +16,7 @@ if TYPE_CHECKING:
     from keras_selfattn.training import TrainConfig
 
 
-SEPARATOR = Option(
-    "--separator",
-    metavar="CHAR",
-    help="Character between the columns of a .csv, and of a .tsv with texts, such as ';' or '\\t'.",
-    without="a comma; in a .tsv a tab",
-)
-NO_HEADER = Option(
-    "--no-header",
-    "has_header",
-    flag_value=False,
-    default=None,
-    help="Take the first line of a .csv, and of a .tsv with texts, as a row. Columns have numbers: 1, 2, …",
-)
+SEPARATOR, NO_HEADER = click_option(options.SEPARATOR), click_option(options.NO_HEADER)
 COLUMNS = (
     Option(
         "--text",
@@ -139,14 +128,6 @@ _BESIDES = {"start": ("text", "tokens")}
 OUTPUT = (
     Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),
     Option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is complete."),
-)
-SIGNATURE = Option("--signature", default="serving_default", metavar="NAME", help="Signature to call.")
-OUTPUTS = Option(
-    "--outputs",
-    multiple=True,
-    metavar="NAME",
-    help="Output to write; may be given again.",
-    without="label and score, or all",
 )
 RAY = Option(
     "--ray",

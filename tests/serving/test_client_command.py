@@ -13,9 +13,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from serving_texts import stock_texts
 
-from keras_selfattn.asking import client_command, client_options
+from keras_selfattn.asking import client_command
 from keras_selfattn.cli.main import main as whole
 
 ROOT = Path(__file__).parents[2]
@@ -118,6 +119,7 @@ def test_a_wrong_option_ends_with_the_usage_and_status_2(capsys):
             "json",
         ): "unrecognized arguments: --form",  # the beginning of an option is none
         ("serve",): "invalid choice: 'serve'",
+        ("--", "query"): "",
     }.items():
         with pytest.raises(SystemExit) as ended:
             client_command.main(words)
@@ -165,12 +167,94 @@ def test_an_output_that_does_not_take_the_answers(stock_server, tmp_path, progra
         assert json.loads((tmp_path / "out").read_text())["text"] == "?"
 
 
-@pytest.mark.parametrize("name", ["query", "status", "metadata"])
-def test_the_options_are_those_of_the_whole_project_s_command(name):
-    found = whole.get_command(click.Context(whole), name)
-    flags = {flag for each in found.params for flag in each.opts if flag.startswith("--")}
-    ours = {flag for action in client_options._parser(name)._actions for flag in action.option_strings}
-    assert ours - {"-h", "--help"} == flags
+NAMES = ["query", "status", "metadata"]
+
+
+def whole_help(name):
+    return CliRunner().invoke(whole, [name, "--help"], terminal_width=500).output
+
+
+def light_help(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "500")
+    with pytest.raises(SystemExit):
+        client_command.main([name, "--help"])
+    return capsys.readouterr().out
+
+
+def options_shown(text):
+    """The options of a help by heading: flag, the name of its value, what is said of it, and its default."""
+    panels, heading = {}, None
+    for line in text.splitlines():
+        if found := re.fullmatch(r"(\S.*):", line):
+            heading = {"options": "most used"}.get(found[1].lower(), found[1].lower())
+        elif heading and (found := re.match(r"  (?:-h, )?(--[\w-]+)(.*?)(?:  +(.*))?$", line)):
+            flag = found[1]
+            panels.setdefault(heading, {})[flag] = [re.sub(r"\W+", " ", found[2]).strip(), found[3] or ""]
+        elif heading and line.startswith("    ") and flag:
+            panels[heading][flag][1] += line.strip()
+        else:
+            flag = None
+    for options in panels.values():
+        options.pop("--help", None)  # of the two libraries
+        for flag, (value, words) in options.items():
+            said, default = re.fullmatch(r"(.*?)(?: +[\[(]default: (.*)[\])])?", words).groups()
+            options[flag] = (value, said[0].lower() + said[1:].removesuffix("."), default)
+    return {heading: options for heading, options in panels.items() if options}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_programs_help_with_the_same_words(name, monkeypatch, capsys):
+    texts = whole_help(name), light_help(name, monkeypatch, capsys)
+    shown = [options_shown(text) for text in texts]
+    assert shown[0] == shown[1]
+    assert list(shown[0]) == ["most used", *(["call"] if name == "query" else []), "connection", "encryption"]
+    options = {flag: told for panel in shown[0].values() for flag, told in panel.items()}
+    assert options["--target"][::2] == ("HOST PORT", "localhost:8500")
+    assert options["--ca"] == ("FILE", "certificates to trust (PEM)", "the public ones")
+    assert options["--tls"] == ("", "encrypt the connection", None)
+    heads = [" ".join(re.split(r"(?i)most used:|positional arguments:", text)[0].split()) for text in texts]
+    assert heads[0].partition(" MODEL ")[2].replace("[TEXTS]... ", "") == (
+        heads[1].partition(" MODEL ")[2].replace("[TEXTS ...] ", "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("query", []),
+        ("query", ["a", "--batch-size", "3", "b", "--no-header", "--file", "x.csv", "--outputs", "p"]),
+        ("query", ["--target", "a:1", "--target", "b:2", "--header", "k: v", "--format", "csv", "--tls"]),
+        ("status", []),
+        ("status", ["--version", "2", "--wait", "1.5", "--json", "--timeout", "3", "--key", "k.pem"]),
+        ("metadata", ["--label", "stable", "--wait-for-ready", "--insecure", "--server-name", "x"]),
+    ],
+)
+def test_both_programs_understand_the_same_line(name, words, monkeypatch):
+    found = []
+    command = whole.get_command(click.Context(whole), name)
+    monkeypatch.setattr(command, "callback", lambda **options: found.append(options))
+    monkeypatch.setitem(client_command._RUN, name, lambda options: found.append(vars(options)) or 0)
+    command.main(["m", *words], standalone_mode=False)
+    assert client_command.main([name, "m", *words]) == 0
+    plain = [
+        {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
+        for options in found
+    ]
+    assert plain[0] == plain[1]
+    assert plain[0]["model"] == "m"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_programs_refuse_the_same_values(name, capsys):
+    for words in (["--version", "x"], ["--timeout", "soon"], ["--header", "nope"], ["--nope"], ["--json=1"]):
+        done = CliRunner().invoke(whole, [name, "m", *words])
+        try:
+            status = client_command.main([name, "m", *words])
+        except SystemExit as ended:
+            status = ended.code
+        assert (done.exit_code, status) == (2, 2), words
+        assert words[0].partition("=")[0] in done.output
+    assert "write it as 'name: value'" in capsys.readouterr().err
 
 
 def test_the_wheel_holds_every_module_that_its_modules_import_and_needs_its_three_packages():

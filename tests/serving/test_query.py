@@ -24,7 +24,7 @@ from stock_serving import StockServing, StockSignature
 
 from keras_selfattn.asking import answer_values, exit_status
 from keras_selfattn.asking.input_cells import input_value
-from keras_selfattn.cli import query
+from keras_selfattn.asking.query import write_file
 from keras_selfattn.cli.main import main
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Signature, TensorSpec
@@ -207,7 +207,7 @@ def test_an_answer_that_does_not_come_is_no_fault_of_the_file(tmp_path):
         raise errors.DeadlineExceededError("no answer in 10 s")
 
     with pytest.raises(errors.DeadlineExceededError):
-        query.write_answers(stops(), "csv", tmp_path / "x.csv")
+        write_file(tmp_path / "x.csv", stops(), "csv")
     assert list(tmp_path.iterdir()) == []
 
 

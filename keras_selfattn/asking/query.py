@@ -1,35 +1,67 @@
-"""The answers to rows beside the columns that identify them, and what is written of them."""
+"""The steps of `query`, for both programs: rows asked, each answer beside its row, and what is written."""
 
 import csv
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from keras_selfattn.asking.answer_values import cell_text, plain
-from keras_selfattn.asking.asked_rows import QueryRow
+from keras_selfattn.asking.answer_values import cell_text, default_outputs, plain
+from keras_selfattn.asking.asked_rows import QueryRow, Wrap, asked_rows, check_asked
+from keras_selfattn.asking.connection import connected, signature_of
 from keras_selfattn.asking.input_cells import without_padding
 from keras_selfattn.errors import DataError
 from keras_selfattn.files import valid_json
-from keras_selfattn.serving.client import Client, ModelMetadata, Signature, TensorSpec, VersionStatus
-from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
+from keras_selfattn.serving.client import Client, Signature
+from keras_selfattn.serving.errors import ServingError
 
 Answer = dict[str, Any]
+SHOWN_ROWS = 100
+"""The most rows of a table for people."""
+MORE_ROWS = f"These are the first {SHOWN_ROWS} rows; --format csv or json writes all."
+"""The line below a table of so many rows, if there are more."""
 
 
-def signature_of(client: Client, options: Mapping[str, Any]) -> Signature:
-    """Return the signature that the options name.
+def query(
+    model: str,
+    texts: tuple[str, ...],
+    file: Path | None,
+    options: Mapping[str, Any],
+    *,
+    show: Callable[[Iterator[Answer]], None],
+    say: Callable[[str], Any],
+    wrap: Wrap | None = None,
+) -> None:
+    """Ask a served model about rows, and write its answers: all that `query` does, in its order.
+
+    Args:
+        model: the name of the served model.
+        texts: rows of a model with one input.
+        file: a table, or series.
+        options: of `commands.QUERY`.
+        show: prints answers as a table for people, `SHOWN_ROWS` of them.
+        say: prints a line beside the answers.
+        wrap: as for `asked_rows`.
 
     Raises:
-        FailedPreconditionError: if the model has none of this name.
+        SelfAttentionError, ServingError: for rows, options or a server that do not fit.
     """
-    metadata = client.metadata(options["version"], label=options["label"])
-    name = options["signature"]
-    if name in metadata.signatures:
-        return metadata.signatures[name]
-    raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
+    check_asked(texts, file, options)
+    with connected(model, options) as client:
+        metadata = client.metadata(options["version"], label=options["label"])
+        signature = signature_of(metadata, options["signature"])
+        outputs = list(options["outputs"]) or default_outputs(signature)
+        rows = asked_rows(signature, texts, file, options, wrap)
+        answers = answered(client, signature, rows, outputs, options)
+        if options["output"] is not None:
+            write_file(options["output"], answers, options["form"])
+            say(f"The answers are in {options['output']}.")
+        elif options["form"] == "table":
+            show(answers)
+        else:
+            write(sys.stdout, answers, options["form"])
 
 
 def answered(
@@ -95,38 +127,3 @@ def write_file(output: Path, answers: Iterable[Answer], form: str) -> None:
         with suppress(OSError):
             print(f"{output} was not written.", file=sys.stderr)
         raise
-
-
-def status_record(status: VersionStatus) -> dict[str, Any]:
-    """Return the state of a version as JSON types.
-
-    Example:
-
-        >>> status_record(VersionStatus(3, "AVAILABLE"))
-        {'version': 3, 'state': 'AVAILABLE', 'code': 'OK', 'message': ''}
-    """
-    return {
-        "version": status.version,
-        "state": status.state,
-        "code": status.code.name,
-        "message": status.message,
-    }
-
-
-def metadata_record(metadata: ModelMetadata) -> dict[str, Any]:
-    """Return the signatures of a model as JSON types."""
-    signatures = {
-        name: {
-            "inputs": _specs(signature.inputs),
-            "outputs": _specs(signature.outputs),
-            "defaults": sorted(signature.defaults),
-            "method_name": signature.method_name,
-        }
-        for name, signature in metadata.signatures.items()
-    }
-    return {"model": metadata.model, "version": metadata.version, "signatures": signatures}
-
-
-def _specs(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    shapes = {name: None if spec.shape is None else list(spec.shape) for name, spec in specs.items()}
-    return {name: {"dtype": spec.dtype, "shape": shapes[name]} for name, spec in specs.items()}
