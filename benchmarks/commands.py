@@ -12,8 +12,8 @@ from benchmarks.report import check_plot, number, report, wide_console
 from benchmarks.soak.command import soak
 from keras_selfattn.cli.console import columns, console, import_tensorflow
 from keras_selfattn.cli.main import CommandGroup
-from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError
+from keras_selfattn.options import SEPARATOR
 
 _CPU = {"cpu median ms": "CPU ms"}
 _WALL = {"wall median ms": "wall ms"}

@@ -1,22 +1,147 @@
-"""Tasks that can be learned from a file: the reader and the model of each."""
+"""Tasks that can be learned from a file: the reader, the model, the options and the line of help of each.
+
+The help of the commands is made from here alone: a new task, or an option of one, needs no change in `cli`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
 
 if TYPE_CHECKING:
     from keras_selfattn.models.raw_model import RawModel
 
+# Columns of a line of the help that tasks' files take.
+_FILES_WIDTH = 21
 # Settings of all models: fields of `EncoderConfig`.
 _SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})
-# Types of readers' arguments; the others are texts.
-_TYPES = {"image_size": int, "context": int, "horizon": int, "has_header": bool}
+
+COLUMNS = (
+    OptionSpec(
+        "--text",
+        "Column with the texts, or with the lists of tokens.",
+        metavar="COLUMN",
+        without="text; of tagged tokens: tokens",
+    ),
+    OptionSpec(
+        "--label",
+        "Column with the labels, or with the numbers of a regression.",
+        metavar="COLUMN",
+        without="label; of tagged tokens: labels",
+    ),
+    SEPARATOR,
+    NO_HEADER,
+)
+"""Options for reading a table, whatever its task."""
+OPTIONS = (
+    OptionSpec(
+        "--label-separator",
+        "Character between the labels of a row that has several.",
+        metavar="CHAR",
+        without="one label a row, or a JSON list",
+    ),
+    OptionSpec("--tokens", "Units of a text.", choices=("words", "characters"), without="words"),
+    OptionSpec("--keep-case", "Tell upper case from lower case.", name="lowercase", switch=False),
+    OptionSpec("--max-tokens", "Cut texts after so many tokens.", kind=int, least=1, without="100000"),
+    OptionSpec(
+        "--training-span",
+        "Tokens of a long text that a training step reads.",
+        kind=int,
+        least=1,
+        without="128",
+    ),
+    OptionSpec("--no-wide", "Leave out the linear model of n-grams.", name="wide", switch=False),
+    OptionSpec(
+        "--from",
+        "Begin with a pretrained model's folder, such as BERT's or MiniLM's, or a run of "
+        "`pretrain --from`; for text also with any run of `pretrain` or of labelled texts.",
+        name="start",
+        kind=Path,
+        metavar="MODEL",
+    ),
+    OptionSpec(
+        "--freeze",
+        "Leave the embedding and the first N blocks of a pretrained model as they are, to save time.",
+        name="frozen_layers",
+        kind=int,
+        least=1,
+    ),
+    OptionSpec(
+        "--members", "Encoders side by side; their answers are averaged.", kind=int, least=1, without="2"
+    ),
+    OptionSpec(
+        "--column",
+        "Column of a .conllu file that holds the labels.",
+        choices=("upos", "xpos", "feats", "deprel"),
+        without="upos",
+    ),
+    OptionSpec(
+        "--id",
+        "Table's column that names a line's series.",
+        name="row_id",
+        metavar="COLUMN",
+        without="id",
+    ),
+    OptionSpec(
+        "--time",
+        "Table's column that orders a series: numbers, or dates in ISO 8601.",
+        metavar="COLUMN",
+        without="the order of the file",
+    ),
+    OptionSpec(
+        "--time-format",
+        "Form of other dates in --time, as for Python's strptime: '%d.%m.%Y %H:%M'.",
+        metavar="FORMAT",
+    ),
+    OptionSpec(
+        "--values",
+        "Table's columns of values, as in load,wind.",
+        metavar="COLUMNS",
+        without="all others",
+    ),
+    OptionSpec("--kernel-size", "Frames that the first convolution spans.", kind=int, least=1, without="7"),
+    OptionSpec(
+        "--kernels",
+        "Random convolutions beside attention; 0 for none.",
+        kind=int,
+        least=0,
+        without="4000",
+    ),
+    OptionSpec("--context", "Frames that a forecast is made from.", kind=int, least=1, without="48"),
+    OptionSpec("--horizon", "Values to forecast.", kind=int, least=1, without="12"),
+    OptionSpec(
+        "--season",
+        "Frames after which series repeat themselves.",
+        kind=int,
+        least=1,
+        without="1, no season",
+    ),
+    OptionSpec(
+        "--image-size",
+        "Side that images of several sizes are resized to.",
+        kind=int,
+        least=1,
+        metavar="PIXELS",
+    ),
+    OptionSpec(
+        "--patch-size",
+        "Side of a patch.",
+        kind=int,
+        least=1,
+        metavar="PIXELS",
+        without="2 to 16, by image size",
+    ),
+    OptionSpec("--no-augment", "Do not shift images in training.", name="augment", switch=False),
+)
+"""Options that are for some tasks, in the order of the help; a task has those that it names."""
+# Types of readers' arguments.
+_TYPES = {option.name: option.kind if option.switch is None else bool for option in (*COLUMNS, *OPTIONS)}
 
 
 @dataclass(frozen=True)
@@ -27,19 +152,33 @@ class Task:
         name: its name on the command line.
         kind: class name of its model.
         endings: endings of the files for it, unless a task is named.
+        files: those endings in words, for the help.
+        learned: its rows with their targets in words, for the help.
         reading: arguments of `read`, with their defaults.
         settings: fields of the model's config that a user may set, besides those of all models.
         chosen: fields of the config with other defaults when training from a file.
+        target: of a row: one label, several in their order, or a number.
+        begins: True if its models can begin with others.
         read: returns rows from a path and the arguments of `reading`.
     """
 
     name: str
     kind: str
     endings: frozenset[str]
+    files: str
+    learned: str
     reading: Mapping[str, Any]
     settings: frozenset[str]
     read: Callable[..., LabelledRows] = field(repr=False)
     chosen: Mapping[str, Any] = field(default_factory=dict)
+    target: Literal["label", "labels", "number"] = "label"
+    begins: bool = False
+
+    @property
+    def options(self) -> tuple[OptionSpec, ...]:
+        """Return its options, of those that are for some tasks."""
+        own = {*self.reading, *self.settings, *(("start",) if self.begins else ())}
+        return tuple(option for option in OPTIONS if option.name in own)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
         """Return the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
@@ -144,6 +283,33 @@ def task_named(name: str | None, path: Path) -> Task:
     return next(task for task in TASKS if ending in task.endings)
 
 
+def tasks_of(name: str) -> tuple[str, ...]:
+    """Return the tasks that an option is for, by the parameter's name; none if it is for all tasks.
+
+    Example:
+        >>> tasks_of("horizon"), tasks_of("members"), tasks_of("width")
+        (('forecast',), ('text', 'tokens'), ())
+    """
+    return tuple(
+        task.name
+        for task in TASKS
+        if name in task.reading or name in {option.name for option in task.options}
+    )
+
+
+def tasks_in_words() -> str:
+    """Return a line for each task: its name, its files, and what it learns from them."""
+    # In the order of their first options, as the headings of the options.
+    listed = sorted(TASKS, key=lambda task: OPTIONS.index(task.options[0]) if task.options else len(OPTIONS))
+    names = max(len(task.name) for task in listed) + 2
+    return "\n".join(f"{task.name:<{names}}{_files_in_words(task)}" for task in listed)
+
+
+def _files_in_words(task: Task) -> str:
+    long = len(task.files) >= _FILES_WIDTH
+    return f"{task.files}: {task.learned}" if long else f"{task.files:<{_FILES_WIDTH}}{task.learned}"
+
+
 def _texts(path: Path, **columns: Any) -> LabelledRows:
     from keras_selfattn.data.texts import read_table
 
@@ -191,18 +357,23 @@ TASKS = (
         name="text",
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS}),
+        files=".csv, .tsv, .jsonl, .parquet, .feather",
+        learned="texts with labels",
         reading={"text": "text", "label": "label", "label_separator": None, **_OF_TABLES},
         settings=frozenset(
             {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
         ),
         read=_texts,
         chosen=_MEMBERS,
+        begins=True,
     ),
     Task(
         name="images",
         kind="ImageClassifier",
         # A folder has no ending.
         endings=frozenset({"", ".npz"}),
+        files="a folder, .npz",
+        learned="images in a folder a class; arrays x and y",
         reading={"image_size": None},
         settings=frozenset({"patch_size", "augment"}),
         read=_images,
@@ -211,15 +382,21 @@ TASKS = (
         name="tokens",
         kind="TokenClassifier",
         endings=frozenset({".conllu", ".conll"}),
+        files=".conllu, .conll",
+        learned="tokens with a label each",
         reading={"text": None, "label": None, "column": None},
         settings=frozenset({"members", "frozen_layers"}),
         read=_tokens,
         chosen=_MEMBERS,
+        target="labels",
+        begins=True,
     ),
     Task(
         name="series",
         kind="SeriesClassifier",
         endings=frozenset({".ts"}),
+        files=".ts",
+        learned="series with a class each",
         reading={"label": None, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size", "kernels"}),
         read=_series,
@@ -228,16 +405,28 @@ TASKS = (
         name="regression",
         kind="SeriesRegressor",
         endings=frozenset(),
+        files="only with --task",
+        learned="series with a number each",
         reading={"label": None, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size"}),
         read=_regression,
+        target="number",
     ),
     Task(
         name="forecast",
         kind="SeriesForecaster",
         endings=frozenset(),
+        files="only with --task",
+        learned="long series, to be continued",
         reading={"context": 48, "horizon": 12, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size", "season"}),
         read=_forecast,
+        target="number",
     ),
 )
+FILES_BESIDES = (
+    "With --task, tokens are read from .jsonl, .parquet, .feather and .txt files as well, texts from .txt "
+    "files in fastText's form, and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and "
+    ".npz files."
+)
+"""The sentence of the help about files whose ending does not tell their task."""

@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import subprocess
+import sys
 
 import click
 import pytest
@@ -9,9 +11,9 @@ from click.testing import CliRunner
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.cli.task_options import check_task, tasks_of
+from keras_selfattn.cli.task_options import check_task
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import TASKS
+from keras_selfattn.tasks import TASKS, tasks_of
 
 NAMES = [task.name for task in TASKS]
 COMMANDS = main.list_commands(click.Context(main))
@@ -109,6 +111,43 @@ def test_the_help_of_train_lists_every_task_with_its_endings():
         assert {ending for ending in task.endings if ending not in ("", ".ndjson")} == set(
             re.findall(r"\.\w+", line)
         )
+
+
+NEW_TASK = """
+import dataclasses, sys
+from keras_selfattn import tasks
+from keras_selfattn.options import OptionSpec
+
+tasks.OPTIONS = (*tasks.OPTIONS, OptionSpec("--pitch", "Hertz that are heard.", kind=int, least=1))
+forecast = tasks.TASKS[-1]
+fields = {"name": "sound", "files": ".wav", "learned": "sounds with a label each", "target": "labels"}
+sound = dataclasses.replace(forecast, **fields, settings=frozenset({"pitch", "wide"}), reading={})
+tasks.TASKS = (*tasks.TASKS, sound)
+from keras_selfattn.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.process
+def test_a_new_task_is_in_the_help_and_refuses_options_without_a_change_of_the_commands():
+    def run(*words):
+        command = [sys.executable, "-c", NEW_TASK, "train", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    text = run("--help").stdout
+    assert re.search(r"^  sound       \.wav                 sounds with a label each$", text, re.MULTILINE)
+    panel = text.partition("Only for the task sound:\n")[2].partition("\n\n")[0]
+    assert panel.split() == ["--pitch", "N", "Hertz", "that", "are", "heard."]
+    assert "Only for the tasks text and sound:\n  --no-wide " in text
+    refused = run("x.csv", "--output", "run", "--task", "text", "--pitch", "3").stderr
+    assert refused.startswith("Error: --pitch is for the task sound. The task is text: leave it out")
+    refused = run("x.csv", "--output", "run", "--task", "sound", "--balanced").stderr
+    assert refused == "Error: --balanced is for one label a row. The task is sound: leave it out.\n"
+
+
+def test_the_tasks_that_begin_with_others_are_those_whose_models_can():
+    for task in TASKS:
+        assert task.begins == hasattr(getattr(models, task.kind), "starting_point"), task.name
 
 
 def test_the_defaults_in_the_help_of_train_are_those_of_the_models():

@@ -9,11 +9,9 @@ from keras_selfattn.cli.console import can_plot, console, import_tensorflow, pri
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
-    NO_HEADER,
     OUTPUT,
     RESUME,
     SEED,
-    SEPARATOR,
     TRAINING,
     advised_config,
     check_width,
@@ -23,6 +21,7 @@ from keras_selfattn.cli.task_options import (
 )
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.texts import read_corpus
+from keras_selfattn.options import NO_HEADER, SEPARATOR
 
 if TYPE_CHECKING:
     from keras_selfattn.models import MaskedTokenModel

@@ -1,129 +1,20 @@
 """Options that commands share: to read a file, make a model and train it; and the tasks of each option."""
 
-import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn import options
-from keras_selfattn.cli.panels import COUNT, PATH, Option, click_option
+from keras_selfattn.cli.panels import COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import TASKS, Task
+from keras_selfattn.options import OptionSpec
+from keras_selfattn.tasks import COLUMNS, OPTIONS, TASKS, Task, tasks_of
 
 if TYPE_CHECKING:
     from keras_selfattn.models.raw_model import RawModel
     from keras_selfattn.training import TrainConfig
 
-
-SEPARATOR, NO_HEADER = click_option(options.SEPARATOR), click_option(options.NO_HEADER)
-COLUMNS = (
-    Option(
-        "--text",
-        metavar="COLUMN",
-        help="Column with the texts, or with the lists of tokens.",
-        without="text; of tagged tokens: tokens",
-    ),
-    Option(
-        "--label",
-        metavar="COLUMN",
-        help="Column with the labels, or with the numbers of a regression.",
-        without="label; of tagged tokens: labels",
-    ),
-    SEPARATOR,
-    NO_HEADER,
-)
-"""Options for reading a table, whatever its task."""
-
-_OF_TASKS = (
-    Option(
-        "--label-separator",
-        metavar="CHAR",
-        help="Character between the labels of a row that has several.",
-        without="one label a row, or a JSON list",
-    ),
-    Option("--tokens", type=click.Choice(["words", "characters"]), help="Units of a text.", without="words"),
-    Option(
-        "--keep-case", "lowercase", flag_value=False, default=None, help="Tell upper case from lower case."
-    ),
-    Option("--max-tokens", type=COUNT, help="Cut texts after so many tokens.", without="100000"),
-    Option(
-        "--training-span", type=COUNT, help="Tokens of a long text that a training step reads.", without="128"
-    ),
-    Option(
-        "--no-wide", "wide", flag_value=False, default=None, help="Leave out the linear model of n-grams."
-    ),
-    Option(
-        "--from",
-        "start",
-        type=PATH,
-        metavar="MODEL",
-        help="Begin with a pretrained model's folder, such as BERT's or MiniLM's, or a run of "
-        "`pretrain --from`; for text also with any run of `pretrain` or of labelled texts.",
-    ),
-    Option(
-        "--freeze",
-        "frozen_layers",
-        type=COUNT,
-        metavar="N",
-        help="Leave the embedding and the first N blocks of a pretrained model as they are, to save time.",
-    ),
-    Option("--members", type=COUNT, help="Encoders side by side; their answers are averaged.", without="2"),
-    Option(
-        "--column",
-        type=click.Choice(["upos", "xpos", "feats", "deprel"]),
-        help="Column of a .conllu file that holds the labels.",
-        without="upos",
-    ),
-    Option(
-        "--id", "row_id", metavar="COLUMN", help="Table's column that names a line's series.", without="id"
-    ),
-    Option(
-        "--time",
-        metavar="COLUMN",
-        help="Table's column that orders a series: numbers, or dates in ISO 8601.",
-        without="the order of the file",
-    ),
-    Option(
-        "--time-format",
-        metavar="FORMAT",
-        help="Form of other dates in --time, as for Python's strptime: '%d.%m.%Y %H:%M'.",
-    ),
-    Option(
-        "--values",
-        metavar="COLUMNS",
-        help="Table's columns of values, as in load,wind.",
-        without="all others",
-    ),
-    Option("--kernel-size", type=COUNT, help="Frames that the first convolution spans.", without="7"),
-    Option(
-        "--kernels",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Random convolutions beside attention; 0 for none.",
-        without="4000",
-    ),
-    Option("--context", type=COUNT, help="Frames that a forecast is made from.", without="48"),
-    Option("--horizon", type=COUNT, help="Values to forecast.", without="12"),
-    Option(
-        "--season", type=COUNT, help="Frames after which series repeat themselves.", without="1, no season"
-    ),
-    Option(
-        "--image-size", type=COUNT, metavar="PIXELS", help="Side that images of several sizes are resized to."
-    ),
-    Option(
-        "--patch-size",
-        type=COUNT,
-        metavar="PIXELS",
-        help="Side of a patch.",
-        without="2 to 16, by image size",
-    ),
-    Option(
-        "--no-augment", "augment", flag_value=False, default=None, help="Do not shift images in training."
-    ),
-)
-# Tasks of options that no `Task` lists, because they are not settings of a model.
-_BESIDES = {"start": ("text", "tokens")}
 
 OUTPUT = (
     Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),
@@ -184,42 +75,26 @@ def encoder_options(width: str, layers: str, dropout: str) -> tuple[Option, ...]
     )
 
 
-def tasks_of(name: str) -> tuple[str, ...]:
-    """Return the tasks that an option is for, by the parameter's name; none if it is for all tasks.
-
-    Example:
-        >>> tasks_of("horizon"), tasks_of("members"), tasks_of("width")
-        (('forecast',), ('text', 'tokens'), ())
-    """
-    found = tuple(task.name for task in TASKS if name in task.reading or name in task.settings)
-    return found or _BESIDES.get(name, ())
-
-
-def panels_of_tasks() -> dict[str, list[Option]]:
+def panels_of_tasks() -> dict[str, list[OptionSpec]]:
     """Return the options that are for some tasks, under headings that name the tasks."""
-    return _by_tasks(_OF_TASKS)
+    return _by_tasks(OPTIONS)
 
 
-def panels_of_run() -> dict[str, list[Option]]:
+def panels_of_run() -> dict[str, list[OptionSpec]]:
     """Return the options for reading a file differently than in the run's training."""
-    columns, rest = ([_as_trained(option) for option in options] for options in (COLUMNS, _OF_TASKS))
+    # Their defaults are then those of the training.
+    columns, rest = ([replace(each, without=None) for each in table] for table in (COLUMNS, OPTIONS))
     return {
         "Columns, if they differ from those of the training": columns,
         **_by_tasks(option for option in rest if option.name in READING),
     }
 
 
-def _by_tasks(options: Iterable[Option]) -> dict[str, list[Option]]:
-    panels: dict[str, list[Option]] = {}
+def _by_tasks(options: Iterable[OptionSpec]) -> dict[str, list[OptionSpec]]:
+    panels: dict[str, list[OptionSpec]] = {}
     for option in options:
-        panels.setdefault(_heading(tasks_of(str(option.name))), []).append(option)
+        panels.setdefault(_heading(tasks_of(option.name)), []).append(option)
     return panels
-
-
-def _as_trained(option: Option) -> Option:
-    found = copy.copy(option)
-    found.without = None
-    return found
 
 
 def _heading(tasks: tuple[str, ...]) -> str:
@@ -227,16 +102,16 @@ def _heading(tasks: tuple[str, ...]) -> str:
     return f"Only for the tasks {', '.join(others)} and {last}" if others else f"Only for the task {last}"
 
 
-def pretraining_settings() -> list[Option]:
+def pretraining_settings() -> list[OptionSpec]:
     """Return a text model's options, except the encoder's, that bind the classifiers that start from it."""
     text = next(task for task in TASKS if task.name == "text")
-    return [option for option in _OF_TASKS if option.name in text.settings - _OF_A_CLASSIFIER]
+    return [option for option in text.options if option.name in text.settings - _OF_A_CLASSIFIER]
 
 
 def flag(name: str) -> str:
     """Return the flag of an option for reading a file or for a model's settings, by parameter name."""
-    known = (*COLUMNS, *_OF_TASKS, *encoder_options("", "", ""))
-    return next(option.opts[0] for option in known if option.name == name)
+    known = {option.name: option.opts[0] for option in encoder_options("", "", "")}
+    return (known | {option.name: option.flag for option in (*COLUMNS, *OPTIONS)})[name]
 
 
 def check_task(task: Task, options: Mapping[str, Any], instead: str = "") -> None:

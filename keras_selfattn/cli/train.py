@@ -10,7 +10,6 @@ from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.processes import PROCESSES, in_process_group, launch_if_asked
 from keras_selfattn.cli.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
-    COLUMNS,
     OUTPUT,
     RAY,
     READING,
@@ -26,7 +25,7 @@ from keras_selfattn.cli.task_options import (
     panels_of_tasks,
 )
 from keras_selfattn.cli.train_checks import check_freeze, check_labels_asked, check_train, ray_settings
-from keras_selfattn.tasks import TASKS, Task, task_named
+from keras_selfattn.tasks import COLUMNS, FILES_BESIDES, TASKS, Task, task_named, tasks_in_words
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
@@ -123,7 +122,17 @@ _PANELS = {
 }
 
 
-@click.command("train", cls=PanelCommand, panels=_PANELS)
+_HELP = f"""Train a model on TABLE, labelled rows or a folder of images.
+
+The ending of TABLE tells the task, unless --task does:
+
+\b
+{tasks_in_words()}
+
+{FILES_BESIDES}"""
+
+
+@click.command("train", cls=PanelCommand, panels=_PANELS, help=_HELP)
 @click.argument("table", type=PATH)
 def command(
     table: Path,
@@ -134,21 +143,7 @@ def command(
     start: Path | None,
     **options: Any,
 ) -> None:
-    """Train a model on TABLE, labelled rows or a folder of images.
-
-    The ending of TABLE tells the task, unless --task does:
-
-    \b
-    text        .csv, .tsv, .jsonl, .parquet, .feather: texts with labels
-    tokens      .conllu, .conll      tokens with a label each
-    series      .ts                  series with a class each
-    regression  only with --task     series with a number each
-    forecast    only with --task     long series, to be continued
-    images      a folder, .npz       images in a folder a class; arrays x and y
-
-    With --task, tokens are read from .jsonl, .parquet, .feather and .txt files as well, texts from .txt files
-    in fastText's form, and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files.
-    """
+    """Train a model on a table; see `_HELP`."""
     check_place(output, overwrite, options["resume"])
     searches = check_train(options, validation_file)
     task = task_named(task_name, table)

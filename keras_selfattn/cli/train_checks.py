@@ -14,9 +14,6 @@ from keras_selfattn.tasks import Task
 if TYPE_CHECKING:
     from keras_selfattn.training import SideBySide
 
-# Tasks whose targets are numbers.
-_NUMBERS = ("regression", "forecast")
-
 
 def check_train(options: dict[str, Any], validation_file: Path | None) -> bool:
     """Refuse options that contradict each other; return True if settings are to be searched for."""
@@ -79,10 +76,9 @@ def ray_settings(options: dict[str, Any]) -> "SideBySide | None":
 
 def check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
     """Refuse settings that no training of the task has."""
-    takes_weights = task.name not in ("tokens", *_NUMBERS)
     for option, name, fits in (
-        ("--balanced", "class_weight", takes_weights),
-        ("--label-smoothing", "label_smoothing", task.name not in _NUMBERS),
+        ("--balanced", "class_weight", task.target == "label"),
+        ("--label-smoothing", "label_smoothing", task.target != "number"),
     ):
         if asked.get(name) and not fits:
             what = "one label a row" if name == "class_weight" else "labels"
