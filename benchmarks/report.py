@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn.cli import console
-from keras_selfattn.cli.console import import_tensorflow
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.serve import first_question
+from keras_selfattn.cli.shared import console
+from keras_selfattn.cli.shared.console import import_tensorflow
 from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
@@ -296,7 +296,7 @@ def test_garbage_is_not_collected_while_tensorflow_is_imported(enabled, monkeypa
 
 _IMPORTS = """
 import sys
-from keras_selfattn.cli.console import import_tensorflow
+from keras_selfattn.cli.shared.console import import_tensorflow
 import_tensorflow()
 import keras_selfattn.models
 print(sorted({"jax", "matplotlib", "pandas", "scipy", "sklearn"} & set(sys.modules)))

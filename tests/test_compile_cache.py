@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_selfattn.cli import console
-from keras_selfattn.cli.compile_cache import use_compile_cache
+from keras_selfattn.cli.shared import console
+from keras_selfattn.cli.shared.compile_cache import use_compile_cache
 
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.cli.task_options import check_task
+from keras_selfattn.cli.shared.task_options import check_task
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, tasks_of
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from keras_selfattn import models
-from keras_selfattn.cli import progress
-from keras_selfattn.cli.progress import TrainingProgress
+from keras_selfattn.cli.shared import progress
+from keras_selfattn.cli.shared.progress import TrainingProgress
 
 LOGS = {"loss": 1.25, "accuracy": 0.5, "val_loss": 0.75, "val_accuracy": 0.875}
 

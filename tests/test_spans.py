@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from keras_selfattn.cli.report_tables import print_report
+from keras_selfattn.cli.shared.report_tables import print_report
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.metrics.positions import labelling_report, span_report, spans
 from keras_selfattn.models.tokens.position_head import PositionHead

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.asking.exit_status import FAILED
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.shared.console import columns, console
 
 if TYPE_CHECKING:
     from benchmarks.soak.promises import Promise

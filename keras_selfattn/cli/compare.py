@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from keras_selfattn.cli.console import check_page_file, columns, console
-from keras_selfattn.cli.panels import PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.console import check_page_file, columns, console
+from keras_selfattn.cli.shared.panels import PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError
 from keras_selfattn.files.atomic import text_destination
 from keras_selfattn.runs.run_checks import check_no_file_of_run

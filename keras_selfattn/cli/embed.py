@@ -11,8 +11,8 @@ import numpy as np
 from keras_selfattn.asking.asked_rows import asked_rows, check_asked
 from keras_selfattn.asking.commands import CONNECTION, LABEL, VERSION
 from keras_selfattn.asking.connection import connected
-from keras_selfattn.cli.console import console, reading_bar
-from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.console import console, reading_bar
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError, SelfAttentionError
 from keras_selfattn.files.atomic import new_file
 from keras_selfattn.options import NO_HEADER, SEPARATOR

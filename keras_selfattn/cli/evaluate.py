@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import check_page_file, console, import_tensorflow
-from keras_selfattn.cli.panels import PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
+from keras_selfattn.cli.shared.console import check_page_file, console, import_tensorflow
+from keras_selfattn.cli.shared.panels import PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
@@ -78,7 +78,7 @@ def command(
     check_task(task_of_run(run), reading)
     rows = rows_for_run(run, table, reading)
     import_tensorflow("sklearn.metrics", batches=True)
-    from keras_selfattn.cli.report_tables import print_report
+    from keras_selfattn.cli.shared.report_tables import print_report
     from keras_selfattn.training.evaluation import examine
 
     model = load_run(run)
@@ -100,7 +100,7 @@ def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_
     texts = corpus_for_run(run, table, reading)
     import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn import training
-    from keras_selfattn.cli.report_tables import print_report
+    from keras_selfattn.cli.shared.report_tables import print_report
 
     figures = training.evaluate_pretrained(load_run(run), texts)  # type: ignore[arg-type]
     print_report(figures, str(table))

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command, use_tensorflow
-from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
+from keras_selfattn.cli.shared.console import (
+    columns,
+    console,
+    import_tensorflow,
+    print_command,
+    use_tensorflow,
+)
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.extras import require

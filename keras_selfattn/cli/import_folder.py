@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow, print_command
-from keras_selfattn.cli.panels import PATH, PanelCommand
-from keras_selfattn.cli.task_options import OUTPUT
+from keras_selfattn.cli.shared.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.shared.panels import PATH, PanelCommand
+from keras_selfattn.cli.shared.task_options import OUTPUT
 from keras_selfattn.errors import RunError
 from keras_selfattn.runs.run_folder import check_output, write_imported, writing
 

@@ -9,8 +9,8 @@ import click
 from keras_selfattn.asking.answer_values import metadata_record
 from keras_selfattn.asking.commands import METADATA
 from keras_selfattn.asking.connection import connected
-from keras_selfattn.cli.console import columns, console
-from keras_selfattn.cli.panels import PanelCommand
+from keras_selfattn.cli.shared.console import columns, console
+from keras_selfattn.cli.shared.panels import PanelCommand
 from keras_selfattn.serving.client import TensorSpec
 
 

@@ -17,9 +17,9 @@ from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
-from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
-from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import RAY, WORKERS
+from keras_selfattn.cli.shared.console import clock, console, error_console, import_tensorflow
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.task_options import RAY, WORKERS
 from keras_selfattn.options import NO_HEADER, SEPARATOR
 from keras_selfattn.serving.client import Signature
 

@@ -5,10 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import can_plot, console, import_tensorflow, print_command, report_in_words
-from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.start_checks import check_place, check_start, check_start_exists
-from keras_selfattn.cli.task_options import (
+from keras_selfattn.cli.shared.console import (
+    can_plot,
+    console,
+    import_tensorflow,
+    print_command,
+    report_in_words,
+)
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
+from keras_selfattn.cli.shared.task_options import (
     OUTPUT,
     RESUME,
     SEED,
@@ -98,8 +104,8 @@ def command(
     validation = None if validation_file is None else _texts(validation_file, reading)
     import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn import training
-    from keras_selfattn.cli.progress import TrainingProgress
-    from keras_selfattn.cli.report_tables import print_report
+    from keras_selfattn.cli.shared.progress import TrainingProgress
+    from keras_selfattn.cli.shared.report_tables import print_report
     from keras_selfattn.models import MaskedTokenModel
     from keras_selfattn.models.text.text_windows import windows
 

@@ -14,8 +14,8 @@ import numpy as np
 from keras_selfattn.asking.answer_values import cell_text
 from keras_selfattn.asking.commands import QUERY
 from keras_selfattn.asking.query import MORE_ROWS, SHOWN_ROWS, Answer, query
-from keras_selfattn.cli.console import columns, console, error_console, reading_bar
-from keras_selfattn.cli.panels import PanelCommand
+from keras_selfattn.cli.shared.console import columns, console, error_console, reading_bar
+from keras_selfattn.cli.shared.panels import PanelCommand
 
 
 @click.command(

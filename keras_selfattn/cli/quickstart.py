@@ -15,7 +15,8 @@ import click
 import numpy as np
 from rich.text import Text
 
-from keras_selfattn.cli.console import (
+from keras_selfattn.cli.export import training_of
+from keras_selfattn.cli.shared.console import (
     can_plot,
     columns,
     console,
@@ -23,8 +24,7 @@ from keras_selfattn.cli.console import (
     print_command,
     report_in_words,
 )
-from keras_selfattn.cli.export import training_of
-from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, names_table
 from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, Name, english_name
@@ -143,7 +143,7 @@ def _chosen(languages: str) -> Sequence[str]:
 
 def _train(output: Path, rows: LanguageRows, epochs: int, seed: int) -> "Run":
     from keras_selfattn import training
-    from keras_selfattn.cli.progress import TrainingProgress
+    from keras_selfattn.cli.shared.progress import TrainingProgress
     from keras_selfattn.models import TextClassifier, TextConfig
 
     console.print(f"Training on {len(rows.train):,} texts")

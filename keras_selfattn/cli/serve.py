@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import console, print_command, starting_tensorflow
-from keras_selfattn.cli.panels import Option, PanelCommand
+from keras_selfattn.cli.shared.console import console, print_command, starting_tensorflow
+from keras_selfattn.cli.shared.panels import Option, PanelCommand
 from keras_selfattn.extras import require
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import MOST_USED, OWN_LIFE, SETTINGS, ServerConfig

@@ -5,11 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import can_plot, console, import_tensorflow, print_command, report_in_words
-from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.processes import PROCESSES, in_process_group, launch_if_asked
-from keras_selfattn.cli.start_checks import check_place, check_start, check_start_exists
-from keras_selfattn.cli.task_options import (
+from keras_selfattn.cli.shared.console import (
+    can_plot,
+    console,
+    import_tensorflow,
+    print_command,
+    report_in_words,
+)
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.processes import PROCESSES, in_process_group, launch_if_asked
+from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
+from keras_selfattn.cli.shared.task_options import (
     OUTPUT,
     RAY,
     READING,
@@ -160,8 +166,8 @@ def command(
     validation = None if validation_file is None else task.rows(validation_file, reading)
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}
     import_tensorflow("sklearn.metrics", batches=True)
-    from keras_selfattn.cli.progress import TrainingProgress
-    from keras_selfattn.cli.report_tables import print_report
+    from keras_selfattn.cli.shared.progress import TrainingProgress
+    from keras_selfattn.cli.shared.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
     with in_process_group(options) as group, TrainingProgress() as progress:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from keras_selfattn.cli.processes import check_processes
+from keras_selfattn.cli.shared.processes import check_processes
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import Task
 

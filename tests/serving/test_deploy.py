@@ -18,7 +18,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ports import free_port
 
-from keras_selfattn.cli import console, serve
+from keras_selfattn.cli import serve
+from keras_selfattn.cli.shared import console
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 

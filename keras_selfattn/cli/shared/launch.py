@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import IO
 
-from keras_selfattn.cli.console import error_console
+from keras_selfattn.cli.shared.console import error_console
 from keras_selfattn.errors import Terminated
 from keras_selfattn.machines.cores import thread_variables, usable_cores
 from keras_selfattn.machines.free_ports import free_port
@@ -25,7 +25,7 @@ _CLEAN_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 # How often a process is interrupted within `_END_SECONDS`: calls of TensorFlow and JAX can lose an interrupt.
 _INTERRUPTS = 3
-_PROGRAM = "from keras_selfattn.cli.launch import run; run()"
+_PROGRAM = "from keras_selfattn.cli.shared.launch import run; run()"
 _SIGNALLED = 128
 
 

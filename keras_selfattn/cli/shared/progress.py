@@ -7,7 +7,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from keras_selfattn.cli.console import clock, console
+from keras_selfattn.cli.shared.console import clock, console
 from keras_selfattn.training.few_rows import PairLoss
 from keras_selfattn.training.processes.model_copies import has_two_paths
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.metrics import Report
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport

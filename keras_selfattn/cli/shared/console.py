@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 from rich.console import Console
 from rich.table import Table
 
-from keras_selfattn.cli.compile_cache import use_compile_cache
+from keras_selfattn.cli.shared.compile_cache import use_compile_cache
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.extras import require
 from keras_selfattn.files.atomic import check_writable, is_stream

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import BACKEND_VARIABLE, console
-from keras_selfattn.cli.launch import launch, launched
-from keras_selfattn.cli.panels import ARGUMENTS, COUNT, Option
-from keras_selfattn.cli.task_options import TIMEOUT
+from keras_selfattn.cli.shared.console import BACKEND_VARIABLE, console
+from keras_selfattn.cli.shared.launch import launch, launched
+from keras_selfattn.cli.shared.panels import ARGUMENTS, COUNT, Option
+from keras_selfattn.cli.shared.task_options import TIMEOUT
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.machines.cores import nvidia_gpus, usable_cores
 

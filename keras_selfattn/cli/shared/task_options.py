@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.panels import COUNT, PATH, Option
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.options import OptionSpec
 from keras_selfattn.tasks import COLUMNS, OPTIONS, TASKS, Task, tasks_of
