@@ -11,7 +11,8 @@ from benchmarks.accuracy.command import accuracy
 from benchmarks.report import check_plot, number, report, wide_console
 from benchmarks.soak.command import soak
 from keras_selfattn.cli.main import CommandGroup
-from keras_selfattn.cli.shared.console import columns, console, import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.errors import DataError
 from keras_selfattn.options import SEPARATOR
 

@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks.results import Result, Table
 from benchmarks.rounds import Settings
 from benchmarks.usage import anonymous_bytes
-from keras_selfattn.cli.shared.console import import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.serving.server.runtime.cpus import available_cpus
 
 OURS = "ours, file to file"

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.serve import first_question
-from keras_selfattn.cli.shared import console
-from keras_selfattn.cli.shared.console import import_tensorflow
+from keras_selfattn.cli.shared import backend
+from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
@@ -296,7 +296,7 @@ def test_garbage_is_not_collected_while_tensorflow_is_imported(enabled, monkeypa
 
 _IMPORTS = """
 import sys
-from keras_selfattn.cli.shared.console import import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
 import_tensorflow()
 import keras_selfattn.models
 print(sorted({"jax", "matplotlib", "pandas", "scipy", "sklearn"} & set(sys.modules)))
@@ -312,7 +312,7 @@ def test_packages_that_no_command_needs_are_not_imported_and_can_be_later():
 
 def test_what_is_hidden_is_there_again_after_an_error_and_what_was_imported_stays():
     sys.modules.pop("colorsys", None)
-    with contextlib.suppress(RuntimeError), console._without(("colorsys", "json")):
+    with contextlib.suppress(RuntimeError), backend._without(("colorsys", "json")):
         assert importlib.import_module("json") is json
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module("colorsys")
@@ -323,8 +323,8 @@ def test_what_is_hidden_is_there_again_after_an_error_and_what_was_imported_stay
 @pytest.mark.parametrize("asked", ["tensorflow", "jax"])
 def test_only_a_backend_that_needs_none_of_them_hides_packages(asked, monkeypatch):
     hidden = []
-    monkeypatch.setattr(console, "_without", lambda names: hidden.append(names) or contextlib.nullcontext())
-    monkeypatch.setattr(console, "check_backend", lambda: None)  # JAX may not be installed
+    monkeypatch.setattr(backend, "_without", lambda names: hidden.append(names) or contextlib.nullcontext())
+    monkeypatch.setattr(backend, "check_backend", lambda: None)  # JAX may not be installed
     monkeypatch.setenv("KERAS_BACKEND", asked)
     import_tensorflow()
     assert [bool(names) for names in hidden] == [asked == "tensorflow"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_selfattn.cli.shared import console
-from keras_selfattn.cli.shared.compile_cache import use_compile_cache
+from keras_selfattn.cli.shared import backend
+from keras_selfattn.cli.shared.backend import use_compile_cache
 
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 
@@ -26,7 +26,7 @@ def home(tmp_path, monkeypatch):
 
 def test_a_command_on_jax_keeps_it_in_the_home(home, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    console.check_backend()
+    backend.check_backend()
     assert Path(os.environ[FOLDER]).is_dir()
     assert Path(os.environ[FOLDER]).is_relative_to(home / ".cache/keras-selfattn/jax")
     assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == str(2**30)
@@ -34,7 +34,7 @@ def test_a_command_on_jax_keeps_it_in_the_home(home, monkeypatch):
 
 def test_another_backend_keeps_nothing(home, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    console.check_backend()
+    backend.check_backend()
     assert FOLDER not in os.environ
     assert not (home / ".cache").exists()
 

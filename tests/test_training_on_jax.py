@@ -16,7 +16,7 @@ from pretrained_folders import BERT, write_folder
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.cli.shared.console import check_backend
+from keras_selfattn.cli.shared.backend import check_backend
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.batches.shapes import few_lengths

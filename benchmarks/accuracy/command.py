@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from keras_selfattn.cli.shared.console import columns, console, import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import columns, console
 
 if TYPE_CHECKING:
     from benchmarks.accuracy.run import Outcome

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from keras_selfattn.cli.shared.console import held_back_stderr
+from keras_selfattn.cli.shared.backend import held_back_stderr
 from keras_selfattn.errors import DataError, TrainingError
 
 # Seconds that the process gets to clean up.

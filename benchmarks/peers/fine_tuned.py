@@ -20,7 +20,7 @@ def ours(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
     """Train like `keras-selfattn train --from FOLDER`."""
     import tempfile
 
-    from keras_selfattn.cli.shared.console import import_tensorflow
+    from keras_selfattn.cli.shared.backend import import_tensorflow
 
     import_tensorflow(batches=True)
     from keras_selfattn import models, training
@@ -94,7 +94,7 @@ def setfit(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float
 
 def logistic_regression(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
     """Fit scikit-learn's logistic regression to the vectors of texts, which no training changes."""
-    from keras_selfattn.cli.shared.console import import_tensorflow
+    from keras_selfattn.cli.shared.backend import import_tensorflow
 
     import_tensorflow(batches=True)
     from sklearn.linear_model import LogisticRegression

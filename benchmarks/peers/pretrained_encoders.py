@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.machine import cores
 from benchmarks.prepared import Prepared
-from keras_selfattn.cli.shared.console import import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.client import AsyncClient

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.console import check_page_file, console, import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import check_page_file, console
 from keras_selfattn.cli.shared.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows

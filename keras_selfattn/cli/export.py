@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.console import (
-    columns,
-    console,
-    import_tensorflow,
-    print_command,
-    use_tensorflow,
-)
+from keras_selfattn.cli.shared.backend import import_tensorflow, use_tensorflow
+from keras_selfattn.cli.shared.console import columns, console, print_command
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from keras_selfattn.cli.shared.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import console, print_command
 from keras_selfattn.cli.shared.panels import PATH, PanelCommand
 from keras_selfattn.cli.shared.task_options import OUTPUT
 from keras_selfattn.errors import RunError

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.console import columns, console, import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.files import valid_json
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import click
 
 from keras_selfattn import __version__
 from keras_selfattn.asking.exit_status import FAILED, exit_status, output_failed
+from keras_selfattn.cli.shared.panels import AFTER_INTERRUPT
 from keras_selfattn.errors import MissingExtraError, PackageMisfitError, SelfAttentionError, Terminated
 from keras_selfattn.extras import extras_of, install, misfit_error, missing_extra, raised_by_import
 from keras_selfattn.serving.errors import ServingError
@@ -140,8 +141,6 @@ class CommandGroup(click.Group):
                 raise
 
 
-AFTER_INTERRUPT = f"{__name__}.after_interrupt"
-"""The key in `click.Context.meta` of a sentence to print after an interrupt, with a blank before it."""
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 """Settings of every group's `click.Context`."""
 

@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 import click
 
-from keras_selfattn.cli.shared.console import console, starting_tensorflow
+from keras_selfattn.cli.shared.backend import starting_tensorflow
+from keras_selfattn.cli.shared.console import console
 from keras_selfattn.cli.shared.panels import Option, PanelCommand
 from keras_selfattn.errors import ConfigError, ExportError, first_line
 from keras_selfattn.extras import require

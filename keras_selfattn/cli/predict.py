@@ -17,7 +17,8 @@ from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
-from keras_selfattn.cli.shared.console import clock, console, error_console, import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import clock, console, error_console
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.task_options import RAY, WORKERS
 from keras_selfattn.options import NO_HEADER, SEPARATOR

@@ -5,13 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.console import (
-    can_plot,
-    console,
-    import_tensorflow,
-    print_command,
-    report_in_words,
-)
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import can_plot, console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.shared.task_options import (

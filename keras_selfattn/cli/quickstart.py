@@ -16,14 +16,8 @@ import numpy as np
 from rich.text import Text
 
 from keras_selfattn.cli.export import training_of
-from keras_selfattn.cli.shared.console import (
-    can_plot,
-    columns,
-    console,
-    import_tensorflow,
-    print_command,
-    report_in_words,
-)
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import can_plot, columns, console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, names_table

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.console import console, print_command, starting_tensorflow
+from keras_selfattn.cli.shared.backend import starting_tensorflow
+from keras_selfattn.cli.shared.console import console, print_command
 from keras_selfattn.cli.shared.panels import Option, PanelCommand
 from keras_selfattn.extras import require
 from keras_selfattn.serving.errors import ServingError

@@ -1,19 +1,16 @@
 """`keras-selfattn train`: a file of labelled rows to a run folder."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from keras_selfattn.cli.shared.console import (
-    can_plot,
-    console,
-    import_tensorflow,
-    print_command,
-    report_in_words,
-)
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import can_plot, console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.shared.processes import PROCESSES, in_process_group, launch_if_asked
+from keras_selfattn.cli.shared.processes import PROCESSES, check_processes, in_process_group, launch_if_asked
 from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.shared.task_options import (
     OUTPUT,
@@ -30,11 +27,11 @@ from keras_selfattn.cli.shared.task_options import (
     given,
     panels_of_tasks,
 )
-from keras_selfattn.cli.train_checks import check_freeze, check_labels_asked, check_train, ray_settings
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import COLUMNS, FILES_BESIDES, TASKS, Task, task_named, tasks_in_words
 
 if TYPE_CHECKING:
-    from keras_selfattn.training import Run
+    from keras_selfattn.training import Run, SideBySide
 
 _PANELS = {
     "Most used": (
@@ -151,14 +148,14 @@ def command(
 ) -> None:
     """Train a model on a table; see `_HELP`."""
     check_place(output, overwrite, options["resume"])
-    searches = check_train(options, validation_file)
+    searches = _check_train(options, validation_file)
     task = task_named(task_name, table)
     check_task(task, {**options, "start": start}, ", or name another task with --task")
-    check_labels_asked(task, given(options, TRAINING))
+    _check_labels_asked(task, given(options, TRAINING))
     reading, settings = given(options, READING), given(options, task.all_settings)
     if start is None:
         check_width(settings)
-        check_freeze(settings)
+        _check_freeze(settings)
     else:
         check_start_exists(start)
     launch_if_asked(options)
@@ -180,6 +177,71 @@ def command(
     print_report(run.figures, "validation")
     console.print(_said(run))
     print_command("export", run.path, f"models/{run.path.name}")
+
+
+def _check_train(options: dict[str, Any], validation_file: Path | None) -> bool:
+    """Refuse options that contradict each other; return True if settings are to be searched for."""
+    tune = options["tune"]
+    if options["refit"] and validation_file is not None:
+        raise ConfigError(
+            "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
+        )
+    if tune is not None and not math.isfinite(tune):
+        raise ConfigError(f"--tune must be minutes, more than 0. Received {tune}.")
+    searches = tune is not None or options["trials"] is not None
+    if options["resume"] and searches:
+        raise ConfigError("--resume goes on with one training; --tune and --trials make many. Leave one out.")
+    check_processes(options, searches)
+    _check_ray(options, searches)
+    _check_timeout(options)
+    return searches
+
+
+def _check_timeout(options: dict[str, Any]) -> None:
+    typed = click.get_current_context().get_parameter_source("timeout") is ParameterSource.COMMANDLINE
+    if typed and all(options[name] is None for name in ("ray", "processes", "coordinator")):
+        raise ConfigError(
+            "--timeout is for other processes and clusters, of --processes, --coordinator and --ray. Leave "
+            "it out where this process trains alone."
+        )
+
+
+def _check_ray(options: dict[str, Any], searches: bool) -> None:
+    if options["ray"] is None:
+        for name in ("workers", "trial_cpus", "trial_memory"):
+            if options[name] is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} is that of --ray. Give the address of a cluster, or local.")
+        return
+    if not searches and options["workers"] is None:
+        raise ConfigError(
+            "--ray trains trials side by side, with --tune MINUTES or --trials N, or one model on several "
+            "workers, with --workers N. Give one of them."
+        )
+    if options["processes"] is not None or options["coordinator"] is not None:
+        raise ConfigError("--ray starts its own processes. Leave --processes and --coordinator out.")
+    if options["resume"]:
+        raise ConfigError(
+            "--resume keeps its checkpoint on the machine of process 0, which on Ray is any. Leave it out, "
+            "or start the processes with --coordinator."
+        )
+
+
+def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
+    """Refuse settings that no training of the task has."""
+    for option, name, fits in (
+        ("--balanced", "class_weight", task.target == "label"),
+        ("--label-smoothing", "label_smoothing", task.target != "number"),
+    ):
+        if asked.get(name) and not fits:
+            what = "one label a row" if name == "class_weight" else "labels"
+            raise ConfigError(f"{option} is for {what}. The task is {task.name}: leave it out.")
+
+
+def _check_freeze(settings: dict[str, Any]) -> None:
+    """Refuse frozen layers of a model that starts from nothing."""
+    if "frozen_layers" in settings:
+        raise ConfigError("--freeze needs --from with a pretrained model.")
 
 
 def _model(task: Task, settings: dict[str, Any], start: Path | None, rows: Any) -> Any:
@@ -206,7 +268,7 @@ def _trained(
     from keras_selfattn.training import train
     from keras_selfattn.training.processes.on_workers import train_on_workers
 
-    cluster = ray_settings(options)
+    cluster = _ray_settings(options)
     if cluster is not None and not searches:
         return train_on_workers(rows, output, cluster, **common)
     search: dict[str, Any] = {"tune": 60 * (options["tune"] or 0), "trials": options["trials"] or 0}
@@ -222,6 +284,17 @@ def _trained(
         verbose=0,
         plots=can_plot(),
     )
+
+
+def _ray_settings(options: dict[str, Any]) -> "SideBySide | None":
+    """Return the settings of a Ray cluster, or None without one."""
+    from keras_selfattn.training import SideBySide
+
+    if options["ray"] is None:
+        return None
+    claims = {"cpus": options["trial_cpus"], "memory": options["trial_memory"]}
+    asked = {name: value for name, value in claims.items() if value is not None}
+    return SideBySide(options["ray"], options["workers"], **asked, timeout=options["timeout"])
 
 
 def _said(run: "Run") -> str:

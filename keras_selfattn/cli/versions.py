@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from keras_selfattn.cli.shared.console import columns, console, import_tensorflow
+from keras_selfattn.cli.shared.backend import import_tensorflow
+from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.files.object_stores import uri_of
 

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ports import free_port
 
 from keras_selfattn.cli import serve
-from keras_selfattn.cli.shared import console
+from keras_selfattn.cli.shared import backend
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -211,9 +211,9 @@ def test_standard_error_is_held_back_where_no_file_can_be_made(monkeypatch, capf
     def refused():
         raise FileNotFoundError("No usable temporary directory found")
 
-    monkeypatch.setattr(console.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(backend.tempfile, "TemporaryFile", refused)
     if sys.platform == "linux":
-        with console.held_back_stderr():
+        with backend.held_back_stderr():
             os.write(2, b"held back")
         assert capfd.readouterr().err == ""
 

@@ -14,6 +14,8 @@ PATH = click.Path(path_type=Path)
 
 ARGUMENTS = "keras_selfattn.arguments"
 """Where a context keeps the words after the command's name, for a command that starts itself again."""
+AFTER_INTERRUPT = "keras_selfattn.after_interrupt"
+"""The key in `click.Context.meta` of a sentence to print after an interrupt, with a blank before it."""
 # Names of values in the help, for options without a `metavar`.
 _METAVARS = {COUNT: "N", PATH: "FILE"}
 # A name that is wider than this has a line of its own.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.console import BACKEND_VARIABLE, console
+from keras_selfattn.cli.shared.backend import BACKEND_VARIABLE
+from keras_selfattn.cli.shared.console import console
 from keras_selfattn.cli.shared.launch import launch, launched
 from keras_selfattn.cli.shared.panels import ARGUMENTS, COUNT, Option
 from keras_selfattn.cli.shared.task_options import TIMEOUT

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.main import AFTER_INTERRUPT
+from keras_selfattn.cli.shared.panels import AFTER_INTERRUPT
 from keras_selfattn.cli.shared.task_options import flag
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
