@@ -1,5 +1,6 @@
 """Texts from Parquet, Feather, fastText's lines and packed files are those of a .csv with the same rows."""
 
+import bz2
 import gzip
 import sys
 
@@ -7,10 +8,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from keras_selfattn.asking.asked_rows import asked_rows
+from keras_selfattn.batch.row_files import open_rows
+from keras_selfattn.data.formats import endings
 from keras_selfattn.data.series import read_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.tasks import task_named
 
 COLUMNS = {"id": [1, 2, 3], "text": ["good, really", "bad", None], "label": ["+", "-", "+"]}
@@ -186,3 +191,27 @@ def test_a_run_takes_a_packed_file_for_its_task(tmp_path):
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(PACKED["rows.csv.gz"].encode()))
     assert task_named(None, path).name == "text"
+
+
+def test_another_packing_is_one_entry(tmp_path, monkeypatch):
+    """A packing that is added to the table alone is read everywhere, and says when it is not whole."""
+    path = tmp_path / "rows.csv.bz2"
+    packed = bz2.compress(b"text,label\ngood,+\nbad,-\n")
+    path.write_bytes(packed)
+    with pytest.raises(DataError, match="has no known ending"):
+        read_table(path)
+    made = endings.Packing("bzip2", "bunzip2", bz2.BZ2File, (EOFError, OSError))
+    monkeypatch.setitem(endings.PACKINGS, ".bz2", made)
+    rows = read_table(path)
+    assert (rows.inputs, rows.targets) == (["good", "bad"], ["+", "-"])
+    assert open_rows(path).columns == ["text", "label"]
+    signature = Signature({"text": TensorSpec("string", (None,))}, {})
+    form = {"column": None, "separator": None, "has_header": None}
+    assert [row["text"] for _, row in asked_rows(signature, (), path, form)] == ["good", "bad"]
+    path.write_bytes(packed[:-9])
+    with pytest.raises(DataError, match="is not a whole .bz2 file: .*Copy or pack it again"):
+        read_table(path)
+    other = tmp_path / "rows.parquet.bz2"
+    other.write_bytes(packed)
+    with pytest.raises(DataError, match=r"packed by bzip2, .*Unpack it: `bunzip2 .*parquet.bz2`"):
+        read_table(other)

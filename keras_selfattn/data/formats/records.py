@@ -1,7 +1,6 @@
 """Rows of CSV, TSV and JSON Lines files, read and checked one by one, with one in memory."""
 
 import csv
-import gzip
 import io
 import itertools
 import json
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from keras_selfattn.data.formats.endings import PACKED, checked_ending
+from keras_selfattn.data.formats.endings import checked_ending, packing_of
 from keras_selfattn.data.formats.row_lines import Place, RowLines
 from keras_selfattn.data.formats.separators import checked_separator, other_separator
 from keras_selfattn.errors import DataError
@@ -171,8 +170,9 @@ def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> I
         if not opened.peek(1):
             raise DataError(f"{file} is empty.")
         content: Any = opened if wrap is None else io.BufferedReader(cast(Any, wrap(opened)))
+        packing = packing_of(file)
         try:
-            yield gzip.GzipFile(fileobj=content) if file.suffix.lower() == PACKED else content
+            yield content if packing is None else packing.unpacked(content)
         finally:
             if content is not opened:
                 content.detach()

@@ -1,13 +1,12 @@
 """The physical lines of a table, with the places where reading can go on later."""
 
 import codecs
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from keras_selfattn.data.formats.endings import packing_of
 from keras_selfattn.errors import DataError, first_line
 
 # The most bytes of a row: a quote that nobody closes would read the rest of a file into memory.
@@ -38,6 +37,8 @@ class RowLines:
         self, file: Path, content: BinaryIO, start: Place | None = None, *, lone_returns: bool = False
     ):
         self.file = file
+        packing = packing_of(file)
+        self._broken = () if packing is None else packing.broken
         self._content, self._lone = content, lone_returns
         self._offset, self._line = start or Place()
         if self._offset:
@@ -80,10 +81,11 @@ class RowLines:
     def _next_line(self) -> bytes:
         try:
             return self._content.readline(_MOST_BYTES + 1)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except self._broken as error:
             reason = first_line(error).rstrip(".")
+            ending = self.file.suffix.lower()
             raise DataError(
-                f"{self.file} is not a whole .gz file: {reason}. Copy or pack it again."
+                f"{self.file} is not a whole {ending} file: {reason}. Copy or pack it again."
             ) from error
 
     def _passed(self, text: str, size: int) -> str:
