@@ -239,6 +239,22 @@ def test_models_and_metrics_know_nothing_of_reports():
     assert named == []
 
 
+def test_what_asks_knows_no_command_line_library_and_what_commands_share_knows_no_command():
+    """`asking` and options that are data go into the client's wheel; `cli` reads from its commands down."""
+    package = ROOT / "keras_selfattn"
+    for path in [*(package / "asking").glob("*.py"), package / "options.py"]:
+        assert not re.search(
+            r"^\s*(import|from) (click|rich|keras_selfattn\.cli)", path.read_text("utf-8"), re.M
+        )
+    named = {}
+    for path in (package / "cli" / "shared").glob("*.py"):
+        found = re.findall(r"^\s*from keras_selfattn\.cli\.(\w+)", path.read_text("utf-8"), re.MULTILINE)
+        named[path.name] = set(found) - {"shared"}
+    assert named.pop("launch.py") == {"entry"}, "a process of a group is the whole command again"
+    assert set().union(*named.values()) == set()
+    assert len(named) > 5
+
+
 def test_nothing_imports_the_estimators():
     """They are the outermost layer, so that scikit-learn's base classes stay out of models and training."""
     named = [
