@@ -15,12 +15,12 @@ from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.data.texts import read_table
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.metrics import report_of
+from keras_selfattn.metrics.evaluation import examine
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.training.evaluation import examine
 
 # Of what stands around the steps: these are tested elsewhere, traced.
 pytestmark = pytest.mark.usefixtures("eager_steps")

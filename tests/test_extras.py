@@ -105,7 +105,7 @@ def test_what_a_base_install_lacks_is_named_with_its_extra_and_the_error_keeps_i
         "from keras_selfattn import models": "train",
         "import keras_selfattn.training": "train",
         "import keras_selfattn.export.versions": "train",
-        "import keras_selfattn.metrics": "train",
+        "from keras_selfattn.metrics import Report": "train",
         "from keras_selfattn.data import language_rows": "train",
         "from keras_selfattn import plots; plots.encoding_heatmap([[1, 2]])": "plots",
         "import keras_selfattn.serving.client": "client",

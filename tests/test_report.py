@@ -19,15 +19,15 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import cut_windows
 from keras_selfattn.metrics import report_of
+from keras_selfattn.metrics.evaluation import Evaluation
+from keras_selfattn.metrics.reliability import reliability
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.reliability import reliability
 from keras_selfattn.report import run_report as reports
 from keras_selfattn.report.page import page_html
 from keras_selfattn.report.run_report import Findings, run_report
 from keras_selfattn.training.calibration import CalibrationEffect
-from keras_selfattn.training.evaluation import Evaluation
 from keras_selfattn.training.schedule import Scheduled, planned_rate, scheduled_optimizer
 
 ATTACK = "<img src=x onerror=alert(1)>"

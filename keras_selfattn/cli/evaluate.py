@@ -80,7 +80,7 @@ def command(
     rows = rows_for_run(run, table, reading)
     import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn.cli.shared.report_tables import print_report
-    from keras_selfattn.training.evaluation import examine
+    from keras_selfattn.metrics.evaluation import examine
 
     model = load_run(run)
     found = examine(model, rows, skip_unknown_labels=skip_unknown_labels)

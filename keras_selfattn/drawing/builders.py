@@ -1,13 +1,15 @@
 """The figures of runs: curves, confusion, reliability, and predicted numbers beside true ones."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_selfattn.drawing.figures import Chart, Confusion, Histogram, Line
 from keras_selfattn.drawing.scales import LARGEST, span
-from keras_selfattn.reliability import Reliability
+
+if TYPE_CHECKING:
+    from keras_selfattn.metrics.reliability import Reliability
 
 _PREFIXES = ("val_", "attention_")
 _MOST_POINTS = 800  # of a scatter
@@ -126,7 +128,7 @@ def _edges(values: np.ndarray) -> np.ndarray:
 
 
 def reliability_figure(
-    found: dict[str, Reliability], title: str = "Reliability of the probabilities"
+    found: "dict[str, Reliability]", title: str = "Reliability of the probabilities"
 ) -> Chart:
     """Return how often answers of each confidence are right, a line for each name."""
     lines = []

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
+from keras_selfattn.metrics.reliability import reliability
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, class_reports
-from keras_selfattn.reliability import reliability
 from keras_selfattn.rows.label_names import sorted_names
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_selfattn.drawing.builders import confusion_figure, curves, reliability_figure
+from keras_selfattn.metrics.reliability import reliability as reliability_of
 from keras_selfattn.plots.matplotlib_figures import draw_chart, drawn
 from keras_selfattn.plots.new_figures import checked_array, new_figure
-from keras_selfattn.reliability import reliability as reliability_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

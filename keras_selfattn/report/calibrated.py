@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_selfattn.drawing.builders import reliability_figure
+from keras_selfattn.metrics.reliability import Reliability, reliability
 from keras_selfattn.models.heads.class_heads import MultiLabelHead
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.reliability import Reliability, reliability
 from keras_selfattn.report.sections import Named, Section, Table
 
 if TYPE_CHECKING:
+    from keras_selfattn.metrics.evaluation import Evaluation
     from keras_selfattn.training.calibration import CalibrationEffect
-    from keras_selfattn.training.evaluation import Evaluation
 
 
 def reliability_section(

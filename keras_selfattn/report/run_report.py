@@ -28,9 +28,9 @@ from keras_selfattn.runs.run_folder import read_config
 from keras_selfattn.user_warnings import warn_user
 
 if TYPE_CHECKING:
+    from keras_selfattn.metrics.evaluation import Evaluation
     from keras_selfattn.models.raw_model import RawModel
     from keras_selfattn.training.calibration import CalibrationEffect
-    from keras_selfattn.training.evaluation import Evaluation
 
 REPORT = "report.html"
 """The file of the report in a run folder."""

@@ -5,9 +5,9 @@ from keras_selfattn.extras import importing, require
 require("train", __name__)
 
 with importing("train", __name__):
+    from keras_selfattn.metrics.evaluation import evaluate
     from keras_selfattn.models.optimizers import FineTuningAdamW, FusedAdamW
     from keras_selfattn.training.config import TrainConfig
-    from keras_selfattn.training.evaluation import evaluate
     from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
     from keras_selfattn.training.processes.clusters import SideBySide
     from keras_selfattn.training.processes.group import ProcessGroup

@@ -9,10 +9,10 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.metrics.reliability import Reliability, reliability
 from keras_selfattn.models.heads.probabilities import Mixture, Probabilities
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.reliability import Reliability, reliability
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0

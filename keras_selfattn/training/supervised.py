@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_selfattn.data.labelled import LabelledRows, as_rows
-from keras_selfattn.metrics import Report
+from keras_selfattn.metrics.evaluation import measured
+from keras_selfattn.metrics.report import Report
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.run_report import Findings, write_run_report
@@ -25,7 +26,6 @@ from keras_selfattn.training.before_training import (
 )
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
 from keras_selfattn.training.processes.clusters import Cluster, SideBySide, cluster_of
 from keras_selfattn.training.processes.digests import digest_of

@@ -8,9 +8,9 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.errors import DataError
-from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.metrics.mistakes import mistakes_of
-from keras_selfattn.metrics.report import Columns
+from keras_selfattn.metrics.report import Columns, Report
+from keras_selfattn.metrics.report_of_model import report_of
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.rows_for_model import read_labelled_rows, split_unknown_labels
