@@ -229,6 +229,34 @@ def test_kinds_of_rows_are_below_all_that_ask_them():
     assert found <= {"rows", "errors", "user_warnings"}
 
 
+def test_a_training_writes_a_report_which_shows_metrics_and_nothing_points_back():
+    """Imports in functions, and those for types alone, count: they would be a circle to a reader, too."""
+    order = ["training", "report", "plots", "drawing", "metrics"]
+    found = {room: rooms_named_in(ROOT / "keras_selfattn" / room) for room in order}
+    for place, room in enumerate(order):
+        assert found[room] & set(order) <= set(order[place:]), room
+    assert {"report", "metrics"} <= found["training"]
+    assert {"drawing", "metrics"} <= found["report"]
+    assert "drawing" not in found["training"]
+    assert not found["metrics"] & {"cli", "runs", "estimators"}
+
+
+def rooms_named_in(folder):
+    """Returns the subpackages of ours that the files of a folder import, anywhere in their text."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                assert not isinstance(node, ast.ImportFrom), f"a relative import in {path}"
+                continue
+            found |= {name.split(".")[1] for name in names if name.startswith("keras_selfattn.")}
+    return found
+
+
 def test_models_and_metrics_know_nothing_of_reports():
     named = [
         path

@@ -147,7 +147,7 @@ def test_texts_of_a_label_come_together_and_texts_of_two_apart(folder):
     before = by_definition(labels, vectors(model, texts))
     config = dataclasses.replace(CONFIG, batch_size=16, learning_rate=0.05)
     history = fit_on_pairs(model, LabelledRows(texts, labels, "made up"), None, 20, config, **SILENT)
-    assert set(history) == {"loss"}
+    assert set(history) == {"loss", "learning_rate"}
     assert len(history["loss"]) == 20
     assert before > 0.9
     assert by_definition(labels, vectors(model, texts)) < 0.1

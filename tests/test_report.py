@@ -20,15 +20,14 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import cut_windows
 from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.evaluation import Evaluation
-from keras_selfattn.metrics.reliability import reliability
+from keras_selfattn.metrics.reliability import CalibrationEffect, reliability
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report import run_report as reports
 from keras_selfattn.report.page import page_html
 from keras_selfattn.report.run_report import Findings, run_report
-from keras_selfattn.training.calibration import CalibrationEffect
-from keras_selfattn.training.schedule import Scheduled, planned_rate, scheduled_optimizer
+from keras_selfattn.training.schedule import scheduled_optimizer
 
 ATTACK = "<img src=x onerror=alert(1)>"
 HISTORY = {
@@ -36,6 +35,7 @@ HISTORY = {
     "val_loss": [0.8, 0.5, 0.7],
     "attention_accuracy": [0.5, 0.7, 0.9],
     "val_accuracy": [0.6, 0.8, 0.75],
+    "learning_rate": [0.01, 0.0057, 0.0002],
 }
 
 
@@ -145,7 +145,8 @@ def test_the_curves_have_the_history_and_mark_the_kept_epoch(shown):
     second = [dot for dot in drawn.all("circle") if dot.tooltip.endswith(": 2, 0.5")]
     assert mark.attributes["x1"] == second[0].attributes["cx"]
     assert "The kept weights are those of epoch 2" in part.text
-    assert figure(part, "Learning rate").all("polyline")
+    rates = figure(part, "Learning rate at the end of each epoch")
+    assert [dot.tooltip for dot in rates.all("circle")] == ["1, 0.01", "2, 0.0057", "3, 2e-4"]
 
 
 def test_the_confusion_matrix_and_the_pairs_are_those_counted_by_hand(shown):
@@ -328,7 +329,8 @@ def test_what_a_run_lacks_is_a_sentence(tmp_path):
     pairs = folder_of(tmp_path / "pairs", {"loss": [0.5, 0.4]})
     found = read_page(page_html(run_report(pairs, "run", findings(ClassHead(["x", "y"]), rows, right))))
     assert "trained on pairs of rows" in found.text
-    assert "Learning rate" not in [each.text for each in found.all("figcaption")]
+    # Nor has the history of an older run its learning rate.
+    assert not [each.text for each in found.all("figcaption") if each.text.startswith("Learning rate")]
 
 
 @pytest.mark.parametrize(
@@ -356,13 +358,23 @@ def test_the_page_says_of_which_model_the_figures_and_the_calibration_are(
     assert (f"On the {split} rows the calibration error is 10.0%" in shown.text) is kept
 
 
-def test_the_planned_learning_rate_is_that_of_the_optimizer():
+def test_the_learning_rate_after_each_epoch_is_recorded_beside_its_figures():
     model = models.TextClassifier(vocabulary=["a"], labels=["x", "y"])
     optimizer, scheduled = scheduled_optimizer(model, training.TrainConfig(), 0.01, 1000)
-    assert isinstance(scheduled, Scheduled)
-    schedule = optimizer._learning_rate
-    for step in (0, 50, 99, 100, 400, 1000):
-        assert planned_rate(0.01, step / 1000) == pytest.approx(float(schedule(step)), rel=1e-4)
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    scheduled.set_model(model)
+    scheduled.set_params({"steps": 5, "epochs": 4})
+    scheduled.on_train_begin()
+    found = []
+    for epoch in range(4):
+        optimizer.iterations.assign(5 * (epoch + 1))
+        scheduled.on_epoch_end(epoch, logs := {"loss": 0.5})
+        assert logs.pop("loss") == 0.5
+        found.append(logs)
+    # Of 20 steps 2 are the rise; the other 18 are half a wave, down to a fiftieth.
+    waves = [(1 + math.cos(math.pi * done / 18)) / 2 for done in (3, 8, 13, 18)]
+    wanted = [{"learning_rate": pytest.approx(0.01 * (0.02 + 0.98 * wave), rel=1e-4)} for wave in waves]
+    assert found == wanted
 
 
 @pytest.fixture(scope="module")

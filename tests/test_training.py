@@ -69,7 +69,8 @@ def test_a_run_folder_holds_everything_about_the_run(run):
     assert config["data"]["train"] == {"source": "made up", "rows": 72}
     assert {"keras", "tensorflow", "keras-selfattn"} <= set(config["versions"])
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
-    assert list(history[0]) == ["epoch", "attention_accuracy", "attention_loss", "val_accuracy", "val_loss"]
+    figures = ["attention_accuracy", "attention_loss", "val_accuracy", "val_loss"]
+    assert list(history[0]) == ["epoch", *figures, "learning_rate"]
     losses = [float(epoch["val_loss"]) for epoch in history]
     assert run.best_epoch == 1 + losses.index(min(losses))
     tokens = (run.path / "vocabulary.txt").read_text().splitlines()

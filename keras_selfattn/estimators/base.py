@@ -48,7 +48,7 @@ class ModelEstimator(BaseEstimator):
 
     Attributes:
         model_: the trained model, with `save` and `export`.
-        history_: the loss and metrics of each epoch, by name.
+        history_: the loss, metrics and `learning_rate` of each epoch, by name.
     """
 
     model_type: ClassVar[type[RawModel]]

@@ -1,7 +1,12 @@
-"""Evaluation on rows with known targets: figures, mistakes, and labels unknown to the model."""
+"""Evaluation on rows with known targets: they are read, labels unknown to the model set apart, and measured.
+
+Training and evaluation handle `LabelledRows` (of data: inputs, targets, source); models work on `Rows` (of
+raw_inputs).
+"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,15 +14,18 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.mistakes import mistakes_of
+from keras_selfattn.metrics.reliability import Reliability, reliability
 from keras_selfattn.metrics.report import Columns, Report
 from keras_selfattn.metrics.report_of_model import report_of
-from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.heads.class_heads import Head, MultiLabelHead
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.training.rows_for_model import read_labelled_rows, split_unknown_labels
+from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.user_warnings import warn_user
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
+# Labels in a message, and places for each.
+_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +45,10 @@ class Evaluation:
     outputs: Any
     figures: Report
     baselines: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def reliability(self) -> Reliability:
+        """Return how often answers of each probability are right, of a head with probabilities."""
+        return reliability(*_decisions(self.head, self.rows, self.outputs))
 
     def mistakes(self) -> Columns:
         """Return the wrongly predicted rows, the worst first; see `mistakes_of`."""
@@ -102,9 +114,95 @@ def examine(
     return measured(model, rows)
 
 
+def read_labelled_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
+    """Return rows as the model reads them, with targets as its kind of head reads them; their kinds too."""
+    if not len(rows):
+        raise DataError(f"{rows.source} has no rows. Give at least one.")
+    with source_named(rows.source):
+        read = model.read_rows(rows.inputs, rows.targets, None, kind)
+    # `replace` keeps the class, which defines the split of its rows.
+    return dataclasses.replace(
+        rows, inputs=read.inputs, targets=read.targets, kind=model.row_kind, target_kind=kind.target_kind
+    )
+
+
+@contextmanager
+def source_named(source: str) -> Iterator[None]:
+    """Add the source of the rows to errors of rows."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+
+
+def split_unknown_labels(
+    rows: LabelledRows, labels: Collection[str], what: str = "rows"
+) -> tuple[LabelledRows, str]:
+    """Return the rows whose labels are all known, and a message about the others, or "".
+
+    Args:
+        rows: as a model reads them.
+        labels: the known labels.
+        what: the name of the rows in the message.
+
+    Raises:
+        DataError: if there are labels, and none of them is known.
+    """
+    known = set(labels)
+    unknown: dict[str, list[int]] = {}
+    wrong = set()
+    for row, target in enumerate(rows.targets):
+        for name in set(rows.target_kind.labels(target)) - known:
+            unknown.setdefault(name, []).append(row)
+            wrong.add(row)
+    if not unknown:
+        return rows, ""
+    said = f"{rows.source}: {len(wrong):,} of {len(rows):,} {what} have a label that was not in training"
+    if len(wrong) == len(rows) and not rows.labels() & known:
+        names = sorted(known)
+        raise DataError(
+            f"{said}, such as {min(unknown)!r}. Known are {', '.join(names[:20])}"
+            f"{', …' if len(names) > 20 else ''}. Is it the right column of labels?"
+        )
+    commonest = sorted(unknown, key=lambda name: (-len(unknown[name]), name))
+    named = [f"{name!r} ({_places(rows, unknown[name])})" for name in commonest[:_SHOWN]]
+    named += [f"{len(unknown) - _SHOWN} more labels"] if len(unknown) > _SHOWN else []
+    return rows.take([row for row in range(len(rows)) if row not in wrong]), f"{said}: {', '.join(named)}."
+
+
+def _places(rows: LabelledRows, found: list[int]) -> str:
+    """Return the places of rows: "lines 3, 7" or names."""
+    places = [rows.place(row) for row in found[:_SHOWN]]
+    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    lines = all(isinstance(place, int) for place in places)
+    begin = ("line " if len(found) == 1 else "lines ") if lines else ""
+    return begin + ", ".join([*map(str, places), *more])
+
+
 def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     """Return figures and mistakes of a model on preprocessed rows; unknown labels count as wrong."""
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
     baselines = model.baselines(rows.inputs)
     figures = report_of(model.head, rows.targets, outputs, baselines)
     return Evaluation(model.head, rows, outputs, figures, baselines)
+
+
+def _decisions(head: Any, rows: LabelledRows, outputs: Any) -> tuple[Any, Any]:
+    """Return whether each answer is right, and its probability; of several labels a row, of each label."""
+    if isinstance(head, PositionHead):
+        chosen = head.chosen(outputs)
+        pairs = list(zip(outputs, chosen, strict=True))
+        probability = np.concatenate([row[np.arange(len(row)), places] for row, places in pairs])
+        right = [
+            head.labels[place] == label
+            for places, labels in zip(chosen, rows.targets, strict=True)
+            for place, label in zip(places.tolist(), labels, strict=True)
+        ]
+        return np.array(right, bool), probability
+    outputs = np.asarray(outputs)
+    if isinstance(head, MultiLabelHead):
+        borne = np.array([np.isin(head.labels, list(target)) for target in rows.targets])
+        return borne.ravel(), outputs.ravel()
+    answers = [head.labels[place] for place in outputs.argmax(axis=-1)]
+    right = [answer == label for answer, label in zip(answers, rows.targets, strict=True)]
+    return np.array(right, bool), outputs.max(axis=-1)

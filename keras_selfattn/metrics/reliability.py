@@ -1,4 +1,4 @@
-"""The reliability of probabilities: how often answers of each confidence are right."""
+"""The reliability of probabilities: how often answers of a confidence are right, and calibration's effect."""
 
 from dataclasses import dataclass
 
@@ -52,3 +52,16 @@ def reliability(right: np.ndarray, confidence: np.ndarray) -> Reliability:
     ]
     with np.errstate(invalid="ignore"):
         return Reliability(counts, *(each / counts for each in sums))
+
+
+@dataclass(frozen=True)
+class CalibrationEffect:
+    """The reliability of a model on the rows that it was calibrated on.
+
+    Args:
+        before: with a temperature of 1, or the initial shares of the two paths.
+        after: with the fitted ones.
+    """
+
+    before: Reliability
+    after: Reliability

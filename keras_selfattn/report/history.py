@@ -1,7 +1,6 @@
 """The curves of a training, from the history and the settings in its run folder."""
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from keras_selfattn.drawing.figures import Chart, Line
 from keras_selfattn.errors import RunError
 from keras_selfattn.report.sections import Named, Section
 
-_RATE_POINTS = 60
+RATE = "learning_rate"
+"""The column of the history that is no figure of rows."""
 
 
 def read_history(folder: Path) -> dict[str, list[float]]:
@@ -51,11 +51,13 @@ def training_section(
     best = config.get("best_epoch")
     epochs = len(next(iter(history.values())))
     blocks: list[Any] = [_kept(best, epochs, config, split)]
-    charts = curves(history, best)
-    blocks += [Named(f"training-{metric_name(each)}", each) for each in charts]
-    rate = _rate_chart(history, config, epochs)
-    if rate is not None:
-        blocks.append(Named("learning-rate", rate))
+    measured = {name: values for name, values in history.items() if name != RATE}
+    blocks += [Named(f"training-{metric_name(each)}", each) for each in curves(measured, best)]
+    if RATE in history:  # not in runs of old
+        done = [float(epoch) for epoch in range(1, 1 + epochs)]
+        line = Line("", done, history[RATE])
+        chart = Chart("Learning rate at the end of each epoch", "epoch", "learning rate", [line], whole=True)
+        blocks.append(Named("learning-rate", chart))
     if not any(name.startswith("val_") for name in history):
         blocks.append(
             "The model was trained on pairs of rows, so that no epoch was measured on validation rows."
@@ -94,18 +96,3 @@ def _kept(best: Any, epochs: int, config: Mapping[str, Any], split: str) -> str:
     said += f", on {more:,} rows with those that had been held out" if more else ""
     which = "after" if is_of_kept_model(config, split) else "before"
     return f"{said}. The figures of answers are of the model {which} that."
-
-
-def _rate_chart(history: Mapping[str, Any], config: Mapping[str, Any], epochs: int) -> Chart | None:
-    """Return the planned learning rate; training on pairs has another one, and its charts none."""
-    from keras_selfattn.training.schedule import planned_rate
-
-    training = config.get("training") or {}
-    peak, planned = training.get("learning_rate"), training.get("epochs")
-    if not (isinstance(peak, float) and isinstance(planned, int) and planned >= epochs):
-        return None
-    if not any(name.startswith("val_") for name in history) or not math.isfinite(peak):
-        return None
-    places = [epochs * n / _RATE_POINTS for n in range(_RATE_POINTS + 1)]
-    rates = [planned_rate(peak, place / planned) for place in places]
-    return Chart("Learning rate", "epochs done", "learning rate", [Line("", places, rates)])

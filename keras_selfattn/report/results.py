@@ -1,19 +1,28 @@
-"""The section of a report about a model's answers on held-out rows: classes or numbers."""
+"""The sections of a report about answers on held-out rows: classes or numbers, and their probabilities."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_selfattn.drawing.builders import confusion_figure, errors_by_step, residuals, scatter
+from keras_selfattn.drawing.builders import (
+    confusion_figure,
+    errors_by_step,
+    reliability_figure,
+    residuals,
+    scatter,
+)
 from keras_selfattn.drawing.figures import Bars
 from keras_selfattn.drawing.grids import MOST_CELLS, MOST_CLASSES
 from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.classes import ClassificationReport
+from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport
+from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
+from keras_selfattn.models.heads.class_heads import MultiLabelHead
 from keras_selfattn.report.sections import Named, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
@@ -127,3 +136,58 @@ def _number_blocks(
         figures_of.append(errors_by_step({name: each - true for name, each in answers.items()}))
     names = ("predicted-against-true", "residuals", "error-by-step")
     return [*blocks, *(Named(*pair) for pair in zip(names, figures_of, strict=False))]
+
+
+def reliability_section(
+    found: Evaluation, split: str, effect: CalibrationEffect | None, *, of_kept_model: bool = False
+) -> Section:
+    """Return how often answers of each probability are right, before and after the calibration.
+
+    Args:
+        found: the answers, of a head with probabilities.
+        split: the name of the answered rows.
+        effect: of the calibration, on the validation rows; None if there was none.
+        of_kept_model: True if the answers are of another model than the calibrated one, trained after it.
+    """
+    curves: dict[str, Reliability] = {}
+    if effect is not None:
+        curves = {"before calibration": effect.before, "after calibration": effect.after}
+    if effect is None or split != "validation" or of_kept_model:
+        curves[f"{split} rows"] = found.reliability()
+    what = (
+        "probability of each label"
+        if isinstance(found.head, MultiLabelHead)
+        else "probability of each answer"
+    )
+    said = [f"The {what} beside the share that is right: on the dotted line the probabilities are true."]
+    if effect is not None:
+        said.append(
+            "The curves before and after the calibration are of the validation rows, which it was fitted to "
+            f"by their likelihood; the calibration error there was {effect.before.error:.1%} before and "
+            f"{effect.after.error:.1%} after."
+        )
+        if of_kept_model:
+            said.append("They are of the model whose epochs were measured; the kept one has its calibration.")
+    if f"{split} rows" in curves:
+        said.append(f"On the {split} rows the calibration error is {curves[f'{split} rows'].error:.1%}.")
+    if effect is None:
+        said.append("There was no calibration in this run, or it is not in the run folder.")
+    rows = [[name, *cells] for name, each in curves.items() for cells in _bins(each)]
+    header = ["rows", "from", "to", "answers", "mean probability", "share that is right"]
+    table = Table("The bins of the curves", header, rows, folded=True)
+    return Section("Reliability", [*said, Named("reliability", reliability_figure(curves)), table])
+
+
+def _bins(found: Reliability) -> list[tuple[float, float, int, float, float]]:
+    size = len(found.counts)
+    return [
+        (
+            place / size,
+            (place + 1) / size,
+            int(count),
+            float(found.confidence[place]),
+            float(found.accuracy[place]),
+        )
+        for place, count in enumerate(found.counts)
+        if count
+    ]

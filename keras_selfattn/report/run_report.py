@@ -6,31 +6,28 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.errors import first_line
 from keras_selfattn.metrics.classes import ClassificationReport
+from keras_selfattn.metrics.evaluation import Evaluation
+from keras_selfattn.metrics.reliability import CalibrationEffect
 from keras_selfattn.metrics.report import Report
+from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
-from keras_selfattn.report.calibrated import reliability_section
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
 from keras_selfattn.report.misread import MISREAD, misread_section
 from keras_selfattn.report.page import page_html
-from keras_selfattn.report.results import answers_section
+from keras_selfattn.report.results import answers_section, reliability_section
 from keras_selfattn.report.rows import data_section
 from keras_selfattn.report.sections import Page, Section
 from keras_selfattn.report.settings import settings_section
 from keras_selfattn.runs.run_folder import read_config
 from keras_selfattn.user_warnings import warn_user
-
-if TYPE_CHECKING:
-    from keras_selfattn.metrics.evaluation import Evaluation
-    from keras_selfattn.models.raw_model import RawModel
-    from keras_selfattn.training.calibration import CalibrationEffect
 
 REPORT = "report.html"
 """The file of the report in a run folder."""
@@ -54,10 +51,10 @@ class Findings:
 
     figures: Report
     split: str
-    evaluation: "Evaluation | None" = None
-    model: "RawModel | None" = None
+    evaluation: Evaluation | None = None
+    model: RawModel | None = None
     tables: Mapping[str, LabelledRows] = field(default_factory=dict)
-    calibrated: "CalibrationEffect | None" = None
+    calibrated: CalibrationEffect | None = None
 
 
 def write_run_report(folder: Path, name: Path, findings: Findings, *, plots: bool = False) -> None:

@@ -3,8 +3,8 @@
 model.keras        the model, with its vocabulary and label names
 metrics.json       figures of the task on the held-out rows; rows, split; none of an imported model
 config.json        kind of model, its settings and those of the training, data, seed, backend, versions
-history.csv        loss and metrics of each epoch; beside another path, attention_… are of attention alone,
-                   and val_… of both paths
+history.csv        loss, metrics and learning rate of each epoch; beside another path, attention_… are of
+                   attention alone, and val_… of both paths
 classes.csv        precision, recall, F1 of each class
 confusion.csv      for one label a row: rows by label, columns by prediction
 vocabulary.txt     for texts: one token on each line, in the order of the ids, which begin at 2, or at 0 if

@@ -10,6 +10,7 @@ import keras
 from keras_selfattn import __version__
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.metrics.evaluation import read_labelled_rows, source_named, split_unknown_labels
 from keras_selfattn.models.config import check_flag, is_number
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
@@ -17,7 +18,6 @@ from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.processes.clusters import SideBySide
 from keras_selfattn.training.processes.digests import digest_of, digest_of_files
 from keras_selfattn.training.processes.group import ProcessGroup
-from keras_selfattn.training.rows_for_model import read_labelled_rows, source_named, split_unknown_labels
 from keras_selfattn.training.tuning import Limits
 from keras_selfattn.user_warnings import warn_user
 

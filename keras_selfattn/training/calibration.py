@@ -1,7 +1,6 @@
 """Calibration of probabilities: a temperature, or the shares of two paths, fitted on held-out rows."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -9,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.metrics.reliability import Reliability, reliability
+from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability, reliability
 from keras_selfattn.models.heads.probabilities import Mixture, Probabilities
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
@@ -50,19 +49,6 @@ def copy_calibration(source: RawModel, target: RawModel) -> None:
     for layer in source.core.layers:
         if isinstance(layer, Probabilities | Mixture):
             target.core.get_layer(layer.name).set_weights(layer.get_weights())
-
-
-@dataclass(frozen=True)
-class CalibrationEffect:
-    """The reliability of a model on the rows that it was calibrated on.
-
-    Args:
-        before: with a temperature of 1, or the initial shares of the two paths.
-        after: with the fitted ones.
-    """
-
-    before: Reliability
-    after: Reliability
 
 
 class Calibration:

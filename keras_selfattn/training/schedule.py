@@ -1,6 +1,5 @@
-"""The learning rate of a training, a rise and a cosine in AdamW, and the check that it was not too high."""
+"""The learning rate of a training, a rise and a cosine in AdamW; and the check that it was not too high."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,9 @@ _FLOOR = 0.02
 
 
 class Scheduled(keras.callbacks.Callback):
-    """Fit a schedule to the steps of a training: with long rows, batches are smaller and steps more.
+    """Fit a schedule to the steps of a training, and record its rate after each epoch as `learning_rate`.
+
+    With long rows, batches are smaller and steps more.
 
     Args:
         schedule: a cosine with a warmup, in the optimizer of a model before its first step.
@@ -37,6 +38,12 @@ class Scheduled(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Before the first step, when Keras compiles the values of the schedule.
         self.spread(self.params["steps"] * self.params["epochs"])
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        # In the figures of the epoch, as Keras' own schedules do: history, checkpoints and reports have it.
+        model: Any = self.model
+        if logs is not None:
+            logs["learning_rate"] = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
 
 
 def scheduled_optimizer(
@@ -60,24 +67,6 @@ def scheduled_optimizer(
     if rates:
         return FineTuningAdamW(schedule, rates=rates, **settings), scheduled
     return adamw(schedule, **settings), scheduled
-
-
-def planned_rate(peak: float, share: float) -> float:
-    """Return the learning rate after a share of the steps of a training, up to the rounding to whole steps.
-
-    Args:
-        peak: the highest learning rate.
-        share: of the planned steps, in [0, 1].
-
-    Example:
-
-        >>> round(planned_rate(0.001, 0.1), 6), round(planned_rate(0.001, 1.0), 6)
-        (0.001, 2e-05)
-    """
-    if share < _WARMUP:
-        return peak * (_FLOOR + (1 - _FLOOR) * share / _WARMUP)
-    decayed = (1 + math.cos(math.pi * (share - _WARMUP) / (1 - _WARMUP))) / 2
-    return peak * (_FLOOR + (1 - _FLOOR) * decayed)
 
 
 def check_finite(values: Sequence[float] | np.ndarray, config: TrainConfig) -> None:

@@ -40,5 +40,6 @@ def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> di
     if not has_two_paths(model):
         return dict(history)
     return {
-        name if name.startswith("val_") else f"attention_{name}": values for name, values in history.items()
+        name if name.startswith("val_") or name == "learning_rate" else f"attention_{name}": values
+        for name, values in history.items()
     }

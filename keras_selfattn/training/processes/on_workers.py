@@ -165,5 +165,6 @@ class _Epochs(keras.callbacks.Callback):
         self._report = report
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        figures = ", ".join(f"{name} {value:.3f}" for name, value in (logs or {}).items())
+        shown = {name: value for name, value in (logs or {}).items() if name != "learning_rate"}
+        figures = ", ".join(f"{name} {value:.3f}" for name, value in shown.items())
         self._report(f"  epoch {epoch + 1}/{(self.params or {}).get('epochs')}  {figures}")
