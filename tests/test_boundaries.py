@@ -237,6 +237,7 @@ def test_a_training_writes_a_report_which_shows_metrics_and_nothing_points_back(
         assert found[room] & set(order) <= set(order[place:]), room
     assert {"report", "metrics"} <= found["training"]
     assert {"drawing", "metrics"} <= found["report"]
+    assert "plots" not in found["training"] | found["report"]
     assert "drawing" not in found["training"]
     assert not found["metrics"] & {"cli", "runs", "estimators"}
 

@@ -48,7 +48,7 @@ def test_a_pretrained_run_is_a_run_folder(folder):
     assert config["kind"] == "MaskedTokenModel"
     assert (config["model"]["width"], config["training"]["epochs"]) == (16, 2)
     files = {path.name for path in (folder / "base").iterdir()}
-    assert files - {"plots"} == {
+    assert files == {
         "config.json",
         "history.csv",
         "metrics.json",

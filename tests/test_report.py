@@ -18,6 +18,7 @@ from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import cut_windows
+from keras_selfattn.errors import DataError
 from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.reliability import CalibrationEffect, reliability
@@ -386,20 +387,23 @@ def run(tmp_path_factory):
     small = models.TextClassifier(models.TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64))
     config = training.TrainConfig(epochs=2, validation=0.4)
     folder = tmp_path_factory.mktemp("runs") / "small"
-    return training.train((texts, labels), folder, model=small, config=config, verbose=0, plots=True)
+    return training.train((texts, labels), folder, model=small, config=config, verbose=0)
 
 
 @pytest.mark.slow
-def test_a_training_leaves_a_report_and_pictures_of_its_figures(run):
+def test_a_training_leaves_a_report_of_its_figures_and_no_other_pictures(run):
     found = read_page((run.path / "report.html").read_text(encoding="utf-8"))
     tiles = found.all("ul", class_="tiles")[0].text
     assert f"{run.figures.accuracy:.1%}accuracy" in tiles
     captions = [each.text for each in found.all("figcaption")]
-    assert {"Loss by epoch", "Learning rate", "Reliability of the probabilities"} <= set(captions)
+    assert {
+        "Loss by epoch",
+        "Learning rate at the end of each epoch",
+        "Reliability of the probabilities",
+    } <= set(captions)
     assert found.all("img") == []
-    pictures = list((run.path / "plots").iterdir())
-    assert len(pictures) == len(captions)
-    assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
+    assert len(found.all("svg")) >= len(captions)
+    assert not (run.path / "plots").exists()
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
     dots = [dot.tooltip for dot in figure(found, "Loss by epoch").all("circle")]
     assert f"{float(history[1]['val_loss']):.4g}" in dots[-1]
@@ -480,18 +484,24 @@ def test_half_a_report_is_taken_away(tmp_path, monkeypatch):
     folder = folder_of(tmp_path / "run")
     found = findings(ClassHead(["x", "y"]), LabelledRows(["a"], ["x"], "made up"), np.array([[0.9, 0.1]]))
 
-    def failing(pictures, _report):
-        pictures.mkdir()
-        (pictures / "half.png").write_bytes(b"\x89P")
-        raise ValueError("the font is broken")
+    def half(file, content):
+        with file.open("wb") as stream:
+            stream.write(content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(reports, "write_plots", failing)
-    with pytest.warns(
-        UserWarning, match="pictures of run could not be written: ValueError: the font is broken"
-    ):
-        reports.write_run_report(folder, Path("run"), found, plots=True)
-    assert (folder / "report.html").is_file()
-    assert not (folder / "plots").exists()
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.warns(UserWarning, match="report of run could not be written: OSError: .*No space left"):
+        reports.write_run_report(folder, Path("run"), found)
+    assert not (folder / "report.html").exists()
+
+
+def test_asking_for_png_files_says_what_draws_them_now_before_any_work(tmp_path):
+    for begin in (training.train, training.pretrain):
+        with (
+            pytest.warns(UserWarning, match=r"figures are in report.html .* `keras_selfattn.plots` draws"),
+            pytest.raises(DataError, match="no rows|no texts"),
+        ):
+            begin(([], []) if begin is training.train else [], tmp_path / "run", plots=True)
 
 
 def test_warnings_are_not_raised_for_a_report_without_failure(tmp_path):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.cli.shared.console import can_plot, console, print_command, report_in_words
+from keras_selfattn.cli.shared.console import console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.shared.task_options import (
@@ -123,7 +123,6 @@ def command(
             callbacks=[progress],
             verbose=0,
             report=console.print,
-            plots=can_plot(),
         )
     print_report(run.figures, "validation")
     console.print(

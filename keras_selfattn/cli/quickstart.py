@@ -17,7 +17,7 @@ from rich.text import Text
 
 from keras_selfattn.cli.export import training_of
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.cli.shared.console import can_plot, columns, console, print_command, report_in_words
+from keras_selfattn.cli.shared.console import columns, console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, names_table
@@ -151,7 +151,6 @@ def _train(output: Path, rows: LanguageRows, epochs: int, seed: int) -> "Run":
             test=names_table(rows.held_out),
             callbacks=[progress],
             verbose=0,
-            plots=can_plot(),
         )
 
 

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.cli.shared.console import can_plot, console, print_command, report_in_words
+from keras_selfattn.cli.shared.console import console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.processes import PROCESSES, check_processes, in_process_group, launch_if_asked
 from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
@@ -282,7 +282,6 @@ def _trained(
         group=group,
         callbacks=[progress],
         verbose=0,
-        plots=can_plot(),
     )
 
 

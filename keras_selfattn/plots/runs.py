@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_selfattn.drawing.builders import confusion_figure, curves, reliability_figure
+from keras_selfattn.drawing.colours import ink_on, sequential
+from keras_selfattn.drawing.figures import Chart, Confusion
+from keras_selfattn.drawing.grids import NAMED
+from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.reliability import reliability as reliability_of
-from keras_selfattn.plots.matplotlib_figures import draw_chart, drawn
-from keras_selfattn.plots.new_figures import checked_array, new_figure
+from keras_selfattn.plots.new_figures import checked_array, count_along, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Array = Any
+_COUNTED = 12  # classes of a matrix whose cells have their counts written in
+_LETTERS = 24  # of a name
+_DASHES = ("-", "--", ":", "-.")
 
 
 def training_curves(history: Any, *, best_epoch: int | None = None, title: str | None = None) -> "Figure":
@@ -51,7 +58,7 @@ def training_curves(history: Any, *, best_epoch: int | None = None, title: str |
     charts = curves(epochs, best_epoch)
     figure = new_figure(4.6 * len(charts), 3.4, title)
     for chart, axes in zip(charts, np.ravel(figure.subplots(1, len(charts))), strict=True):
-        draw_chart(chart, axes)
+        _draw_chart(chart, axes)
     return figure
 
 
@@ -89,7 +96,10 @@ def confusion_matrix(confusion: Array, labels: Sequence[str], *, title: str | No
         raise ValueError(
             f"`labels` must have one name for each of the {len(counts)} classes. Received {len(labels)}."
         )
-    return drawn(confusion_figure([str(label) for label in labels], counts.astype(int)), title or "")
+    side = min(12.0, max(4.6, 2.4 + 0.3 * len(counts)))
+    figure = _titled(side + 1, side, title or "")
+    _draw_confusion(confusion_figure([str(label) for label in labels], counts.astype(int)), figure.subplots())
+    return figure
 
 
 def reliability(right: Array, confidence: Array, *, title: str | None = None) -> "Figure":
@@ -129,4 +139,65 @@ def reliability(right: Array, confidence: Array, *, title: str | None = None) ->
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"`confidence` must be in [0, 1]. Received {shares.min():g} to {shares.max():g}.")
     found = reliability_of(answers > 0, shares)
-    return drawn(reliability_figure({"": found}), title or f"Calibration error {found.error:.1%}")
+    figure = _titled(5.6, 3.6, title or f"Calibration error {found.error:.1%}")
+    _draw_chart(reliability_figure({"": found}), figure.subplots())
+    return figure
+
+
+def _titled(width: float, height: float, title: str) -> "Figure":
+    """Return an empty figure below its title, whose dollars are no mathematics."""
+    figure = new_figure(width, height, None)
+    figure.suptitle(title, wrap=True, parse_math=False)
+    return figure
+
+
+def _draw_chart(figure: Chart, axes: "Axes") -> None:
+    """Draw lines, or dots, into axes."""
+    for place, line in enumerate(figure.lines):
+        style: dict[str, Any] = {"linestyle": "none" if line.dots else _DASHES[place % len(_DASHES)]}
+        few = len(line.x) <= 60
+        axes.plot(
+            line.x, line.y, label=line.name, marker="o" if line.dots or few else None, markersize=3, **style
+        )
+    if figure.shares:
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+    if figure.diagonal:
+        axes.axline((0, 0), slope=1, color="0.5", linestyle=":", linewidth=1)
+    if figure.mark is not None:
+        axes.axvline(figure.mark[0], color="0.5", linestyle="--", linewidth=1)
+        axes.annotate(
+            figure.mark[1], (figure.mark[0], 1), xycoords=("data", "axes fraction"), va="bottom", ha="center"
+        )
+    axes.set(xlabel=figure.x_name, ylabel=figure.y_name)
+    if figure.whole:
+        count_along(axes.xaxis)
+    _legend(axes, [line.name for line in figure.lines])
+
+
+def _draw_confusion(figure: Confusion, axes: "Axes") -> None:
+    """Draw a confusion matrix into axes; the colour is the share of the label's rows."""
+    from matplotlib.colors import ListedColormap
+
+    count = len(figure.labels)
+    shares = np.full((count, count), np.nan)
+    for row, column, rows in figure.cells:
+        shares[row, column] = rows / max(1, figure.totals[row])
+        if count <= _COUNTED:
+            ink = ink_on(1 - float(shares[row, column]))
+            axes.text(column, row, f"{rows:,}", ha="center", va="center", color=ink)
+    colours = ListedColormap([sequential(1 - place / 100) for place in range(101)])
+    image = axes.imshow(shares, cmap=colours, vmin=0, vmax=1)
+    bar: Any = axes.figure
+    bar.colorbar(image, ax=axes, label="share of the label's rows", shrink=0.8)
+    axes.set(xlabel="predicted", ylabel="label")
+    if count > NAMED:
+        return
+    names = [shortened(label, _LETTERS) for label in figure.labels]
+    axes.set_xticks(range(count), names, rotation=90, parse_math=False)
+    axes.set_yticks(range(count), names, parse_math=False)
+
+
+def _legend(axes: "Axes", names: Sequence[str]) -> None:
+    if any(names):
+        for text in axes.legend().get_texts():
+            text.set_parse_math(False)

@@ -13,7 +13,7 @@ from keras_selfattn.drawing.markup import tag
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import read_history
-from keras_selfattn.report.sections import Named, Page, Section, Table
+from keras_selfattn.report.sections import Page, Section, Table
 from keras_selfattn.report.settings import flattened
 from keras_selfattn.runs.run_folder import check_run, read_config, read_metrics
 
@@ -201,7 +201,7 @@ def _curves(runs: Sequence[RunFiles]) -> list[Any]:
         ]
         metric = metric_of(name).replace("_", " ")
         title = f"{metric[:1].upper()}{metric[1:]}, {rows_of(name, {name: []})}"
-        blocks.append(Named(name, Chart(title, "epoch", metric, lines, whole=True)))
+        blocks.append(Chart(title, "epoch", metric, lines, whole=True))
     if len(runs) > _CURVES:
         blocks.append(f"The charts have the first {_CURVES} runs: more lines cannot be told apart.")
     return blocks or ["No run has a history."]

@@ -8,7 +8,7 @@ from typing import Any
 from keras_selfattn.drawing.builders import curves
 from keras_selfattn.drawing.figures import Chart, Line
 from keras_selfattn.errors import RunError
-from keras_selfattn.report.sections import Named, Section
+from keras_selfattn.report.sections import Section
 
 RATE = "learning_rate"
 """The column of the history that is no figure of rows."""
@@ -52,22 +52,17 @@ def training_section(
     epochs = len(next(iter(history.values())))
     blocks: list[Any] = [_kept(best, epochs, config, split)]
     measured = {name: values for name, values in history.items() if name != RATE}
-    blocks += [Named(f"training-{metric_name(each)}", each) for each in curves(measured, best)]
+    blocks += curves(measured, best)
     if RATE in history:  # not in runs of old
         done = [float(epoch) for epoch in range(1, 1 + epochs)]
         line = Line("", done, history[RATE])
-        chart = Chart("Learning rate at the end of each epoch", "epoch", "learning rate", [line], whole=True)
-        blocks.append(Named("learning-rate", chart))
+        heading = "Learning rate at the end of each epoch"
+        blocks.append(Chart(heading, "epoch", "learning rate", [line], whole=True))
     if not any(name.startswith("val_") for name in history):
         blocks.append(
             "The model was trained on pairs of rows, so that no epoch was measured on validation rows."
         )
     return Section(title, blocks)
-
-
-def metric_name(chart: Chart) -> str:
-    """Return the metric of a chart, for the name of a file."""
-    return chart.y_name.replace(" ", "-")
 
 
 def is_of_kept_model(config: Mapping[str, Any], split: str) -> bool:

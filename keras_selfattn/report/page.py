@@ -13,7 +13,7 @@ from keras_selfattn.drawing.grids import NAMED, bars, confusion
 from keras_selfattn.drawing.markup import Markup, isolated, tag
 from keras_selfattn.drawing.scales import number
 from keras_selfattn.drawing.style import STYLE
-from keras_selfattn.report.sections import Figure, Named, Page, Section, Table
+from keras_selfattn.report.sections import Figure, Page, Section, Table
 
 _DRAW: dict[type, Callable[[Any], Markup]] = {
     Chart: chart,
@@ -57,9 +57,9 @@ def page_html(page: Page) -> str:
 def _section(part: Section, place: int) -> Markup:
     """Return a section; figures that follow each other stand side by side where there is room."""
     shown = []
-    for kind, blocks in groupby(part.blocks, key=type):
-        if kind is Named:
-            shown.append(tag("div", *(_figure(block.figure) for block in blocks), class_="figures"))  # type: ignore[union-attr]
+    for are_figures, blocks in groupby(part.blocks, key=lambda block: isinstance(block, Figure)):
+        if are_figures:
+            shown.append(tag("div", *(_figure(block) for block in blocks), class_="figures"))  # type: ignore[union-attr]
         else:
             shown += [
                 _table(block, part.title) if isinstance(block, Table) else _sentence(block)

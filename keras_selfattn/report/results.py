@@ -23,7 +23,7 @@ from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
 from keras_selfattn.models.heads.class_heads import MultiLabelHead
-from keras_selfattn.report.sections import Named, Section, Table
+from keras_selfattn.report.sections import Figure, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
 _LETTERS = 200  # of a label in the table of all
@@ -64,7 +64,7 @@ def answers_section(
 
 def _figures_first(blocks: list[Any]) -> list[Any]:
     """Return the figures, which then stand side by side, before the sentences and tables."""
-    return sorted(blocks, key=lambda block: not isinstance(block, Named))
+    return sorted(blocks, key=lambda block: not isinstance(block, Figure))
 
 
 def _confusion_blocks(figures: ClassificationReport, counted: str) -> list[Any]:
@@ -79,7 +79,7 @@ def _confusion_blocks(figures: ClassificationReport, counted: str) -> list[Any]:
         figure = confusion_figure(
             labels, figures.confusion, f"Confusion matrix, {counted} by label and prediction"
         )
-        blocks.append(Named("confusion-matrix", figure))
+        blocks.append(figure)
         if len(figure.cells) > MOST_CELLS:
             blocks.append(f"The matrix shows the {MOST_CELLS:,} cells with the most {counted}.")
     pairs = figures.most_confused(_PAIRS)
@@ -115,7 +115,7 @@ def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
     ]
     shown = f"All {len(classes):,} classes" if len(rows) == len(classes) else f"The first {len(rows)} classes"
     table = Table(shown, ["label", "precision", "recall", "F1", counted], rows, folded=len(classes) > 10)
-    return [Named(f"classes-{counted}", figure), table]
+    return [figure, table]
 
 
 def _number_blocks(
@@ -134,8 +134,7 @@ def _number_blocks(
     if steps > 1:
         answers = {"the model": predicted, **others}
         figures_of.append(errors_by_step({name: each - true for name, each in answers.items()}))
-    names = ("predicted-against-true", "residuals", "error-by-step")
-    return [*blocks, *(Named(*pair) for pair in zip(names, figures_of, strict=False))]
+    return [*blocks, *figures_of]
 
 
 def reliability_section(
@@ -175,7 +174,7 @@ def reliability_section(
     rows = [[name, *cells] for name, each in curves.items() for cells in _bins(each)]
     header = ["rows", "from", "to", "answers", "mean probability", "share that is right"]
     table = Table("The bins of the curves", header, rows, folded=True)
-    return Section("Reliability", [*said, Named("reliability", reliability_figure(curves)), table])
+    return Section("Reliability", [*said, reliability_figure(curves), table])
 
 
 def _bins(found: Reliability) -> list[tuple[float, float, int, float, float]]:

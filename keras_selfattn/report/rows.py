@@ -10,7 +10,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import Windows
 from keras_selfattn.drawing.builders import histogram_of
 from keras_selfattn.drawing.figures import Bars
-from keras_selfattn.report.sections import Named, Section, Table
+from keras_selfattn.report.sections import Section, Table
 
 # Rows that are compared with others; more would take seconds.
 MOST_COMPARED = 200_000
@@ -61,7 +61,7 @@ def _lengths(tables: Mapping[str, LabelledRows]) -> list[Any]:
     longest = np.quantile(every, 0.99)
     shown = {name: each[each <= longest] for name, each in lengths.items()}
     figure = histogram_of("Lengths of the rows", f"{unit} (of the shortest 99 %)", shown, shares=True)
-    return [table, Named("lengths", figure)]
+    return [table, figure]
 
 
 def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
@@ -73,7 +73,7 @@ def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
             for name, rows in tables.items()
         }
         if any(map(len, numbers.values())):
-            return [Named("targets", histogram_of("Targets", "target", numbers, shares=True))]
+            return [histogram_of("Targets", "target", numbers, shares=True)]
         labelled = any(rows.target_kind.has_labels for rows in tables.values())
         return ["No row has a label."] if labelled else []
     first = next(iter(counts.values()))
@@ -84,7 +84,7 @@ def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
     ]
     many = len(shown) < len(names)
     title = f"The {len(shown)} most frequent of {len(names):,} classes" if many else "Share of each class"
-    blocks: list[Any] = [Named("classes-of-the-rows", Bars(title, shown, groups, "share of the labels"))]
+    blocks: list[Any] = [Bars(title, shown, groups, "share of the labels")]
     if many:
         rare = [[name, *(each[name] for each in counts.values())] for name in names[::-1][:_CLASSES]]
         blocks.append(Table(f"The {len(rare)} rarest classes", ["label", *counts], rare, folded=True))

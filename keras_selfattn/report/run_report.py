@@ -1,8 +1,6 @@
-"""The report of a run: its sections, and the files `report.html` and `plots/` in the run folder."""
+"""The report of a run: its sections, and the file `report.html` in the run folder."""
 
-import shutil
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +29,6 @@ from keras_selfattn.user_warnings import warn_user
 
 REPORT = "report.html"
 """The file of the report in a run folder."""
-PLOTS = "plots"
-"""The folder of the figures as PNG in a run folder."""
 _PAIRS, _LETTERS = 3, 40  # of what is confused most, and of a label there
 
 
@@ -57,51 +53,22 @@ class Findings:
     calibrated: CalibrationEffect | None = None
 
 
-def write_run_report(folder: Path, name: Path, findings: Findings, *, plots: bool = False) -> None:
-    """Write `report.html` and, with `plots`, the figures as PNG into a run folder; a failure is a warning.
+def write_run_report(folder: Path, name: Path, findings: Findings) -> None:
+    """Write `report.html` into a run folder; a failure is a warning, since it must not cost the training.
 
     Args:
         folder: the draft of the run folder, with its other files.
         name: the run folder, for the title.
         findings: what is shown.
-        plots: True writes the pictures, too; it needs matplotlib.
     """
-
-    found: list[Page] = []
-
-    def write_page() -> None:
-        found.append(run_report(folder, name.name, findings))
-        (folder / REPORT).write_bytes(page_html(found[0]).encode(errors="replace"))
-
-    def write_pictures() -> None:
-        write_plots(folder / PLOTS, found[0])
-
-    _unless_it_fails(write_page, folder / REPORT, f"The report of {name}")
-    if plots and found:
-        _unless_it_fails(write_pictures, folder / PLOTS, f"The pictures of {name}")
-
-
-def _unless_it_fails(write: Callable[[], None], target: Path, what: str) -> None:
-    """Write a report; an error, or Ctrl-C, becomes a warning, since a report must not cost the training."""
+    file = folder / REPORT
     try:
-        write()
+        file.write_bytes(page_html(run_report(folder, name.name, findings)).encode(errors="replace"))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the training is worth more
         with suppress(OSError):
-            shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
-        kind = type(error).__name__
-        warn_user(f"{what} could not be written: {kind}: {first_line(error)}. The run is whole without.")
-
-
-def write_plots(folder: Path, page: Page) -> None:
-    """Write each figure of a page as a PNG into a new folder."""
-    from keras_selfattn.plots.matplotlib_figures import drawn
-
-    folder.mkdir()
-    with warnings.catch_warnings():
-        # Of scripts that matplotlib's font lacks; the page shows them.
-        warnings.filterwarnings("ignore", message=".*missing from font", category=UserWarning)
-        for each in page.figures():
-            drawn(each.figure).savefig(folder / f"{each.name}.png", dpi=120)
+            file.unlink(missing_ok=True)
+        why = f"{type(error).__name__}: {first_line(error)}"
+        warn_user(f"The report of {name} could not be written: {why}. The run is whole without.")
 
 
 def run_report(folder: Path, name: str, findings: Findings) -> Page:

@@ -7,7 +7,7 @@ from typing import Any
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram
 
 Figure = Chart | Bars | Histogram | Confusion
-"""A figure on the page, and as a picture of its own."""
+"""A figure on the page."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Named:
-    """A figure with the name of its picture's file.
-
-    Args:
-        name: without ending.
-        figure: what is drawn.
-    """
-
-    name: str
-    figure: Figure
-
-
-@dataclass(frozen=True)
 class Section:
     """A part of a page.
 
@@ -50,7 +37,7 @@ class Section:
     """
 
     title: str
-    blocks: Sequence[str | Named | Table]
+    blocks: Sequence[str | Figure | Table]
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,3 @@ class Page:
     about: Sequence[str]
     tiles: Sequence[tuple[str, str]]
     sections: Sequence[Section]
-
-    def figures(self) -> list[Named]:
-        """Return all figures, in their order."""
-        return [block for part in self.sections for block in part.blocks if isinstance(block, Named)]

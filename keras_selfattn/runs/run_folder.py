@@ -11,7 +11,6 @@ vocabulary.txt     for texts: one token on each line, in the order of the ids, w
                    the model begins with a pretrained encoder
 example.json       a held-out row with its target, for the card of an export; if one is short enough
 report.html        all of this as figures and tables; not of an imported model
-plots/             the figures as PNG, if they were asked for
 """
 
 import csv

@@ -48,6 +48,15 @@ def check_resume(resume: Any, searches: bool = False) -> None:
         )
 
 
+def check_plots(plots: bool) -> None:
+    """Warn of pictures that are not written any more."""
+    if plots:
+        warn_user(
+            "`plots` writes no PNG files any more. The figures are in report.html of the run folder, as SVG; "
+            "`keras_selfattn.plots` draws training_curves, confusion_matrix and reliability for a script."
+        )
+
+
 def check_group(group: ProcessGroup | None, searches: bool) -> None:
     """Raise ConfigError for a group of processes in a search for settings."""
     if group is not None and searches:

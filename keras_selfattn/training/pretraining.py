@@ -20,7 +20,7 @@ from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.rows.targets import NO_TARGET
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.runs.run_folder import write_run, writing
-from keras_selfattn.training.before_training import check_resume, training_digests
+from keras_selfattn.training.before_training import check_plots, check_resume, training_digests
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
@@ -80,6 +80,7 @@ def pretrain(
         >>> run.figures.rows
         4
     """
+    check_plots(plots)
     model = MaskedTokenModel() if model is None else model
     rows = _rows(texts, source)
     config = config or TrainConfig(**model.advised_training(len(rows)))
@@ -105,7 +106,7 @@ def pretrain(
         with writing(Path(output)):
             write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
         findings = Findings(figures, "validation", tables={"train": rows, "validation": held_out})
-        write_run_report(draft, Path(output), findings, plots=plots)
+        write_run_report(draft, Path(output), findings)
     best = found.best_epoch
     return Run(Path(output), model, figures, best, seconds, rows=len(rows), again=False, changes={})
 

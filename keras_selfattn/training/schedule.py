@@ -43,7 +43,8 @@ class Scheduled(keras.callbacks.Callback):
         # In the figures of the epoch, as Keras' own schedules do: history, checkpoints and reports have it.
         model: Any = self.model
         if logs is not None:
-            logs["learning_rate"] = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+            rate: Any = keras.ops.convert_to_numpy(model.optimizer.learning_rate)
+            logs["learning_rate"] = float(rate)
 
 
 def scheduled_optimizer(

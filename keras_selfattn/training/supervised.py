@@ -19,6 +19,7 @@ from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.runs.run_folder import write_run, writing
 from keras_selfattn.training.before_training import (
     check_group,
+    check_plots,
     check_resume,
     limits_of,
     split_tables,
@@ -120,7 +121,7 @@ def train(
             In a group those of process 0 decide which epoch is the last; a stop within one waits for its end.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
-        plots: True also writes the figures of `report.html` as PNG, into `plots/`; needs the extra `plots`.
+        plots: True only warns: `report.html` has the figures, and `keras_selfattn.plots` draws such as PNG.
 
     Raises:
         ConfigError: for `reading` that is not JSON, or settings that are not for such targets.
@@ -142,6 +143,7 @@ def train(
         >>> run.figures.rows
         2
     """
+    check_plots(plots)
     model = TextClassifier() if model is None else model
     rows = as_rows(rows, "training rows", model.row_kind)
     config = config or TrainConfig(**model.advised_training(len(rows)))
@@ -192,7 +194,7 @@ def train(
             reported = {name: tables[name] for name in ("train", "validation", "test") if name in tables}
             effect = done.monitored.fitted.calibrated
             findings = Findings(found.figures, split, found, told, reported, effect)
-            write_run_report(draft, run.path, findings, plots=plots)
+            write_run_report(draft, run.path, findings)
     return run
 
 

@@ -1,7 +1,5 @@
 """The consoles of all subcommands, and what they print in one form: tables, commands, bars, durations."""
 
-import importlib
-import importlib.util
 import os
 import shlex
 import shutil
@@ -35,11 +33,6 @@ def print_command(*words: object) -> None:
     """Print a command to paste, on one line however long."""
     quoted = " ".join(shlex.quote(str(word)) for word in words)
     console.print(f"  {program()} {quoted}", soft_wrap=True, highlight=False)
-
-
-def can_plot() -> bool:
-    """Return True if matplotlib is installed, which draws the figures of a run as PNG."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def report_in_words(run: Path) -> str:
