@@ -19,9 +19,8 @@ from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.tasks import Task, task_named
 from keras_selfattn.training import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.processes.model_copies import changed, copy_of
-from keras_selfattn.training.trials import OneAtATime
-from keras_selfattn.training.tuning import Limits, changes_in_words, tuned
+from keras_selfattn.training.model_copies import changed, copy_of
+from keras_selfattn.training.tuning import Limits, OneAtATime, changes_in_words, tuned
 
 _NOTES = [
     "Each trains one encoder on nine tenths of the training rows, and chooses on the rest by log loss or",

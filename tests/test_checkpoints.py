@@ -16,7 +16,7 @@ from keras_selfattn import models, training
 from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.training import TrainConfig, checkpoints
-from keras_selfattn.training.processes.digests import digest_of, digest_of_files
+from keras_selfattn.training.checkpoints import digest_of, digest_of_files
 
 WORDS = ["film", "bore", "plot", "cast", "scene", "music", "end", "start", "hero", "villain"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.serving_servers import free_ports
 from keras_selfattn.errors import ConfigError, OtherProcessError, TrainingError
-from keras_selfattn.training.processes.meeting import host_and_port, meet
+from keras_selfattn.training.processes.channel import host_and_port, meet
 
 
 def address():
@@ -120,7 +120,7 @@ def test_a_machine_that_knows_its_own_name_as_loopback_is_reached(monkeypatch, n
 
 
 def test_something_else_at_the_address(monkeypatch):
-    monkeypatch.setattr("keras_selfattn.training.processes.meeting._HELLO_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.training.processes.channel._HELLO_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as other:
         told = outcome(meet, f"127.0.0.1:{other.getsockname()[1]}", 2, 1, 0.3)
     assert "found no process 0" in told

@@ -20,12 +20,10 @@ from keras_selfattn.models import (
     TokenClassifier,
 )
 from keras_selfattn.runs.run_folder import load_run
-from keras_selfattn.training import TrainConfig, trials, tuning
+from keras_selfattn.training import TrainConfig, model_copies, tuning
 from keras_selfattn.training.fitting import Fitted
-from keras_selfattn.training.processes import model_copies
-from keras_selfattn.training.processes.model_copies import copy_of
-from keras_selfattn.training.trials import Ended, OneAtATime
-from keras_selfattn.training.tuning import Limits
+from keras_selfattn.training.model_copies import copy_of
+from keras_selfattn.training.tuning import Ended, Limits, OneAtATime
 
 SMALL = TextConfig(width=8, num_heads=2, wide=False)
 ROWS = LabelledRows(
@@ -61,7 +59,7 @@ def trained(monkeypatch):
         loss = 5.0 - (model.config.width == 16) - 2 * (config.learning_rate == 0.02)
         return Fitted({"val_loss": [9.0, loss]}, 2, choose_epoch, "val_loss", loss)
 
-    monkeypatch.setattr(trials, "fit_monitored", fit)
+    monkeypatch.setattr(tuning, "fit_monitored", fit)
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: TRIED)
     return seen
 
@@ -139,8 +137,8 @@ def test_a_trial_that_fails_is_recorded_with_its_reason_and_ends_nothing(trained
             raise error
         return fitted(model, *given, **settings)
 
-    fitted = trials.fit_monitored
-    monkeypatch.setattr(trials, "fit_monitored", fit)
+    fitted = tuning.fit_monitored
+    monkeypatch.setattr(tuning, "fit_monitored", fit)
     found = tuned()
     assert found.trials[1].score is None
     assert found.trials[1].reason == f"{type(error).__name__}: {error}"
@@ -149,14 +147,14 @@ def test_a_trial_that_fails_is_recorded_with_its_reason_and_ends_nothing(trained
 
 def interrupted(monkeypatch, error, at):
     """Raises an error in the training of a trial."""
-    fitted = trials.fit_monitored
+    fitted = tuning.fit_monitored
 
     def fit(model, rows, validation, config, *given, **settings):
         if config.learning_rate == at:
             raise error
         return fitted(model, rows, validation, config, *given, **settings)
 
-    monkeypatch.setattr(trials, "fit_monitored", fit)
+    monkeypatch.setattr(tuning, "fit_monitored", fit)
 
 
 def by_tensorflow():

@@ -14,7 +14,7 @@ from keras_selfattn import __version__
 from keras_selfattn.errors import ExportError
 from keras_selfattn.extras import require
 from keras_selfattn.files.version_files import PORTABLE
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 
 from ..card import Training, model_card, write_card
 from ..contract import Contract

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.raw_model import RawModel
 
 from .model_signatures import Graphs, Signature
 from .preprocessing import Front

@@ -7,7 +7,6 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.models import MaskedTokenModel
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
-from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 

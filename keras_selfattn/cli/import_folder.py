@@ -27,7 +27,7 @@ def command(folder: Path, output: Path, overwrite: bool) -> None:
         raise RunError(f"{folder} is a run folder already. Export it with `keras-selfattn export {folder}`.")
     import_tensorflow()
     from keras_selfattn.models import TextClassifier
-    from keras_selfattn.training.run_record import draft_run
+    from keras_selfattn.runs.run_folder import draft_run
 
     with console.status("Reading the model"), draft_run(output, overwrite=overwrite) as draft:
         model = TextClassifier.from_folder(folder)

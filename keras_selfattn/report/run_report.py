@@ -13,8 +13,8 @@ from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.reliability import CalibrationEffect
 from keras_selfattn.metrics.report import Report
-from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section

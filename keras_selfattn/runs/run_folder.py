@@ -17,7 +17,7 @@ import csv
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.files import valid_json
-from keras_selfattn.files.atomic import check_target, check_writable
+from keras_selfattn.files.atomic import check_target, check_writable, new_directory
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.runs.run_checks import check_config, check_metrics
 from keras_selfattn.tasks import TASKS, Task
@@ -127,6 +127,19 @@ def check_output(target: Path, *, overwrite: bool, resume: bool = False) -> None
         if target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
             raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")
         check_writable(target)
+
+
+@contextmanager
+def draft_run(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Yield the draft of a run folder, created before training so that an unwritable place fails first."""
+    check_output(target, overwrite=overwrite)
+    with ExitStack() as stack:
+        with writing(target):
+            draft = stack.enter_context(new_directory(target, overwrite=overwrite))
+        # Errors of the training itself, such as in a callback, are raised unchanged.
+        yield draft
+        with writing(target):
+            stack.close()
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 A training is one fit or several, in an order that its settings decide. Each has a file, which holds all that
 the next epoch depends on. So a training that was killed and goes on ends with the weights of one that was
-never killed.
+never killed. Digests of rows, settings and files tell whether it is the same training.
 """
 
+import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -18,14 +20,75 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_selfattn import __version__
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
 from keras_selfattn.files.atomic import lock_folder, new_file, remove_dead_drafts
+from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.runs.run_folder import writing
+from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.processes.group import ProcessGroup
 
 # Epochs can be shorter than the writing of a file.
 _SECONDS_BETWEEN = 10.0
 _STOPPING = ("wait", "stopped_epoch", "best", "best_epoch")
+
+
+def training_digests(
+    model: RawModel, config: TrainConfig, rows: LabelledRows, validation: LabelledRows
+) -> dict[str, str]:
+    """Return the digests of all that a training depends on, by the name for messages."""
+    described = [type(model).__name__, model.config.to_dict()]
+    start = model.get_config().get("start")
+    return {
+        "rows": digest_of([rows.inputs, rows.targets]),
+        "validation rows": digest_of([validation.inputs, validation.targets]),
+        "settings": digest_of([described, dataclasses.asdict(config)]),
+        "files to start from (--from)": "" if start is None else digest_of_files(Path(start)),
+        "backend or version of Keras": f"{keras.backend.backend()} {keras.__version__}",
+        "version of keras-selfattn": __version__,
+    }
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of rows or settings: equal for equal values in equal containers.
+
+    Example:
+
+        >>> digest_of(["good", 1.5]) == digest_of(["good", 1.5])
+        True
+        >>> digest_of(["good", "bad"]) == digest_of(["goodbad"])
+        False
+    """
+    found = hashlib.sha256()
+    _add(found, value)
+    return found.hexdigest()
+
+
+def digest_of_files(path: Path) -> str:
+    """Return a digest of a file, or of the names and contents of all files in a folder."""
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    parts = []
+    for each in files:
+        with each.open("rb") as file:
+            parts.append([str(each.relative_to(path)), hashlib.file_digest(file, "sha256").hexdigest()])
+    return digest_of(parts)
+
+
+def _add(digest: Any, value: Any) -> None:
+    """Add a value with its kind and size, so that no two values give the same bytes."""
+    if isinstance(value, Mapping):
+        value = [each for pair in value.items() for each in pair]
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        content, parts, kind = np.ascontiguousarray(value).tobytes(), [], f"{value.dtype} {value.shape}"
+    elif isinstance(value, list | tuple | np.ndarray):
+        content, parts, kind = b"", value, f"list {len(value)}"
+    else:
+        content, parts = repr(value).encode(errors="surrogatepass"), []
+        kind = f"{type(value).__name__} {len(content)}"
+    digest.update(f"<{kind}>".encode() + content)
+    for part in parts:
+        _add(digest, part)
 
 
 class Checkpoints:

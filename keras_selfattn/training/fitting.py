@@ -19,9 +19,9 @@ from keras_selfattn.training.calibration import Calibration, CalibrationEffect, 
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
+from keras_selfattn.training.model_copies import copy_of, members_of
 from keras_selfattn.training.processes.data_parallel import SharedSteps, make_equal
 from keras_selfattn.training.processes.group import ProcessGroup
-from keras_selfattn.training.processes.model_copies import copy_of, members_of
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
 
 # Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,
@@ -94,11 +94,14 @@ def fit_monitored(
     Raises:
         TrainingError: if the loss became NaN or infinite.
     """
+    # Rows become what the model computes on within it: its vocabulary and labels are learned here.
     head = _adapt(model, rows, config)
     # Weighted as in training, otherwise another epoch would be best.
     weights = _row_weights(head, rows.targets, validation, config)
     calibration = Calibration(model, validation, weights)
     measured = (validation.inputs, validation.targets, weights)
+    # Few texts and a pretrained encoder: pairs of rows, and no epoch is measured. Else steps on the labels,
+    # with the shares of a second path fitted after each epoch, and the best epoch or the last one kept.
     on_pairs = trains_on_pairs(model, rows, config)
     if on_pairs:
         history = _fit_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
@@ -182,6 +185,7 @@ def fit_again(
     )
     _adapt(model, rows, config)
     seeded = [dataclasses.replace(config, seed=(config.seed + n) % 2**32) for n in range(max(1, members))]
+    # Several encoders elsewhere; several here, one after the other; or the model itself.
     if encoders and fit_members is not None:
         report(f"Again, on {len(rows):,} rows, {members} encoders side by side:")
         for place, trained in enumerate(fit_members(encoders, rows, seeded, epochs, on_pairs)):

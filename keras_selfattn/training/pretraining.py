@@ -1,7 +1,6 @@
 """Pretrain a model on texts without labels, and write its run folder; classifiers can start from it."""
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -9,23 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
-from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import DataError
-from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
+from keras_selfattn.metrics.masked_tokens import evaluate_pretrained, text_rows
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
-from keras_selfattn.models.text.text_windows import windows
 from keras_selfattn.report.run_report import Findings, write_run_report
-from keras_selfattn.rows.targets import NO_TARGET
-from keras_selfattn.rows.texts import TEXTS
-from keras_selfattn.runs.run_folder import write_run, writing
-from keras_selfattn.training.before_training import check_plots, check_resume, training_digests
-from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
+from keras_selfattn.runs.run_folder import draft_run, write_run, writing
+from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, training_digests
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.run_record import as_json, data_record, draft_run, peak_memory
-from keras_selfattn.training.supervised import Run
+from keras_selfattn.training.supervised import (
+    Run,
+    as_json,
+    check_plots,
+    check_resume,
+    data_record,
+    peak_memory,
+)
 
 
 def pretrain(
@@ -82,12 +80,12 @@ def pretrain(
     """
     check_plots(plots)
     model = MaskedTokenModel() if model is None else model
-    rows = _rows(texts, source)
+    rows = text_rows(texts, source)
     config = config or TrainConfig(**model.advised_training(len(rows)))
     if validation is None:
         rows, held_out = rows.split(config.validation, config.seed)
     else:
-        held_out = _rows(validation, "validation texts")
+        held_out = text_rows(validation, "validation texts")
     settings = {
         "training": dataclasses.asdict(config),
         "data": {"train": data_record(rows), "validation": data_record(held_out)},
@@ -109,40 +107,3 @@ def pretrain(
         write_run_report(draft, Path(output), findings)
     best = found.best_epoch
     return Run(Path(output), model, figures, best, seconds, rows=len(rows), again=False, changes={})
-
-
-def evaluate_pretrained(
-    model: MaskedTokenModel, texts: Sequence[str], batch_size: int | None = None
-) -> MaskedTokenReport:
-    """Return a model's figures for hidden tokens of texts, which are the same each time.
-
-    Args:
-        model: trained.
-        texts: in any container.
-        batch_size: rows in a step.
-
-    Raises:
-        DataError: for no texts, or none with a token that the model knows.
-    """
-    rows = _rows(texts, "texts").inputs
-    batches = model.hidden_batches(rows, batch_size)
-    ids = batches.ids
-    found: Any = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
-    return MaskedTokenReport(
-        accuracy=found["accuracy"],
-        perplexity=math.exp(found["loss"]),
-        commonest=float(np.bincount(ids).max() / len(ids)),
-        tokens=len(ids),
-        count=len(rows),
-    )
-
-
-def _rows(texts: Sequence[str], source: str) -> LabelledRows:
-    """Return texts in windows, as rows without targets."""
-    try:
-        found = list(windows(TEXTS.read(texts)))
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from error
-    if not found:
-        raise DataError(f"{source}: there are no texts, or all of them are blank. Give at least two.")
-    return LabelledRows(found, [None] * len(found), source, kind=TEXTS, target_kind=NO_TARGET)

@@ -1,6 +1,10 @@
 """Train on labelled rows and write a run folder."""
 
 import dataclasses
+import json
+import math
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,31 +15,23 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_selfattn.data.labelled import LabelledRows, as_rows
-from keras_selfattn.metrics.evaluation import measured
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.metrics.evaluation import measured, read_labelled_rows, source_named, split_unknown_labels
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.config import check_flag, is_number
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.run_report import Findings, write_run_report
-from keras_selfattn.runs.run_folder import write_run, writing
-from keras_selfattn.training.before_training import (
-    check_group,
-    check_plots,
-    check_resume,
-    limits_of,
-    split_tables,
-    training_digests,
-)
-from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
+from keras_selfattn.runs.run_folder import draft_run, write_run, writing
+from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of, training_digests
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
-from keras_selfattn.training.processes.clusters import Cluster, SideBySide, cluster_of
-from keras_selfattn.training.processes.digests import digest_of
+from keras_selfattn.training.model_copies import copy_of, has_two_paths, members_of
+from keras_selfattn.training.processes.clusters import Cluster, Members, OnCluster, SideBySide, cluster_of
 from keras_selfattn.training.processes.group import ProcessGroup
-from keras_selfattn.training.processes.model_copies import copy_of, members_of, named_history
-from keras_selfattn.training.processes.ray_trainings import Members, OnCluster
-from keras_selfattn.training.run_record import as_json, data_record, draft_run, peak_memory, rows_in_words
-from keras_selfattn.training.trials import OneAtATime
-from keras_selfattn.training.tuning import Candidate, Limits, tuned
+from keras_selfattn.training.tuning import Candidate, Limits, OneAtATime, tuned
+from keras_selfattn.user_warnings import warn_user
 
 
 @dataclass(frozen=True)
@@ -143,6 +139,7 @@ def train(
         >>> run.figures.rows
         2
     """
+    # First all that can be refused: the rows as the model reads them, and options that contradict each other.
     check_plots(plots)
     model = TextClassifier() if model is None else model
     rows = as_rows(rows, "training rows", model.row_kind)
@@ -155,19 +152,17 @@ def train(
     split = "validation" if test is None else "test"
     settings = {
         "processes": 1 if group is None else group.count,
-        "data": {
-            name: data_record(tables[name]) for name in ("train", "validation", "test") if name in tables
-        },
+        "data": {name: data_record(each) for name, each in tables.by_split.items()},
         "reading": as_json("reading", dict(reading or {})),
     }
+    # Then the places: trials on a cluster or here; files of this process, or of process 0 of its group.
     fit_options = {"callbacks": callbacks, "verbose": verbose}
     connected = nullcontext() if side_by_side is None else cluster_of(side_by_side)
     with connected as cluster, _places(Path(output), resume, overwrite, group) as (kept, draft):
         report(f"Training on {rows_in_words(rows)}")
         started = time.perf_counter()
-        digests = (
-            training_digests(model, config, tables["all"], tables["validation"]) if resume or group else {}
-        )
+        # Only who goes on, or shares steps with others, must know whether the training is the same.
+        digests = training_digests(model, config, tables.all, tables.validation) if resume or group else {}
         if group is not None:
             options = digest_of([resume, refit, split])
             group.agree({**digests, "options (--resume, --refit, --validation)": options})
@@ -177,7 +172,7 @@ def train(
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
         told = done.monitored.model if refit and test is None else done.model
-        found = measured(told, tables[split])
+        found = measured(told, tables.by_split[split])
         run = Run(
             Path(output),
             done.model,
@@ -191,11 +186,146 @@ def train(
         )
         if draft is not None:
             _write(draft, run, done.monitored, settings, split=split, example=found.example())
-            reported = {name: tables[name] for name in ("train", "validation", "test") if name in tables}
             effect = done.monitored.fitted.calibrated
-            findings = Findings(found.figures, split, found, told, reported, effect)
+            findings = Findings(found.figures, split, found, told, tables.by_split, effect)
             write_run_report(draft, run.path, findings)
     return run
+
+
+def check_plots(plots: bool) -> None:
+    """Warn of pictures that are not written any more."""
+    if plots:
+        warn_user(
+            "`plots` writes no PNG files any more. The figures are in report.html of the run folder, as SVG; "
+            "`keras_selfattn.plots` draws training_curves, confusion_matrix and reliability for a script."
+        )
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows of a training by their use, as the model reads them.
+
+    Args:
+        all: those that were given to train on.
+        train: those of them that are not held out.
+        validation: the held-out rows, or those given as such.
+        known: those of the validation rows whose labels are all in `train`: for the stop, the choice of
+            weights and the calibration.
+        test: for the figures, if they were given.
+    """
+
+    all: LabelledRows
+    train: LabelledRows
+    validation: LabelledRows
+    known: LabelledRows
+    test: LabelledRows | None
+
+    @property
+    def by_split(self) -> dict[str, LabelledRows]:
+        """The rows of each split that there is, for records and reports."""
+        found = {"train": self.train, "validation": self.validation}
+        return found if self.test is None else {**found, "test": self.test}
+
+
+def split_tables(
+    model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
+) -> Tables:
+    """Return the rows of a training, with validation rows held out unless they are given; check all."""
+    kind = model.head_type(rows.targets)
+
+    def read(given: Any, source: str) -> LabelledRows:
+        return read_labelled_rows(model, as_rows(given, source, model.row_kind), kind)
+
+    rows = read_labelled_rows(model, rows, kind)
+    with source_named(rows.source):
+        _check_settings(kind.from_targets(rows.targets), rows, config)
+    if validation is None:
+        train_rows, validation_rows = rows.split(config.validation, config.seed)
+    else:
+        train_rows = rows
+        validation_rows = read(validation, "validation rows")
+    test_rows = None if test is None else read(test, "test rows")
+    labels = train_rows.labels()
+    known, unknown = split_unknown_labels(validation_rows, labels, "validation rows")
+    _check_measurable(known, kind, "validation")
+    if unknown:
+        warn_user(f"{unknown} They do not decide when to stop, and count as wrong in the figures.")
+    if test_rows is not None:
+        _, unknown = split_unknown_labels(test_rows, labels, "test rows")
+        _check_measurable(test_rows, kind, "test")
+        if unknown:
+            warn_user(f"{unknown} They count as wrong in the figures.")
+    return Tables(rows, train_rows, validation_rows, known, test_rows)
+
+
+def _check_settings(head: Head, rows: LabelledRows, config: TrainConfig) -> None:
+    """Raise ConfigError for settings of a training that are not for such targets."""
+    head.class_weights(config.class_weight, rows.targets)
+    if config.label_smoothing and not head.target_kind.has_labels:
+        raise ConfigError(
+            f"`label_smoothing` (--label-smoothing) is for labels. The task is {head.task}: leave it out."
+        )
+
+
+def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
+    if not len(rows):
+        raise DataError(
+            f"{rows.source}: no {name} row is without a label that training lacks. Give others, or none."
+        )
+    if kind.per_position and not any(len(target) for target in rows.targets):
+        raise DataError(
+            f"{rows.source}: all {len(rows)} {name} rows are empty, so that nothing can be measured on them. "
+            "Give others, or leave rows without tokens out."
+        )
+
+
+def limits_of(tune: Any, trials: Any, side_by_side: SideBySide | None) -> Limits | None:
+    """Return the limits of a search for settings, or None if none is asked for."""
+    if not (is_number(tune) and tune >= 0):
+        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 0:
+        raise ConfigError(f"`trials` must be an integer, 0 or more. Received {trials!r}.")
+    if tune or trials:
+        return Limits(tune or math.inf, trials or math.inf)
+    if side_by_side is not None:
+        raise ConfigError(
+            "`side_by_side` (--ray) trains the trials of a search for settings: give `tune` (--tune) or "
+            "`trials` (--trials) as well."
+        )
+    return None
+
+
+def check_resume(resume: Any, searches: bool = False) -> None:
+    """Raise ConfigError for a `resume` that is no flag, or of a search for settings, which keeps none."""
+    check_flag("resume", resume)
+    if resume and searches:
+        raise ConfigError(
+            "`resume` (--resume) goes on with one training; `tune` (--tune) and `trials` (--trials) make "
+            "many. Leave one of them out."
+        )
+
+
+def check_group(group: ProcessGroup | None, searches: bool) -> None:
+    """Raise ConfigError for a group of processes in a search for settings."""
+    if group is not None and searches:
+        raise ConfigError(
+            "`group` (--processes, --coordinator) is for one training; `tune` (--tune) and `trials` "
+            "(--trials) make many, which `side_by_side` (--ray) spreads. Leave one of them out."
+        )
+
+
+def data_record(rows: LabelledRows) -> dict[str, Any]:
+    """Return the record of rows."""
+    return {"source": rows.source, "rows": len(rows)}
+
+
+def as_json(name: str, value: Any) -> Any:
+    """Return settings as JSON types; raise before a training that could not be recorded."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"`{name}` must hold what JSON can, such as str and int: {error}.") from error
+    return value
 
 
 @contextmanager
@@ -213,6 +343,18 @@ def _places(
         yield kept, draft
 
 
+def rows_in_words(rows: LabelledRows) -> str:
+    """Return the numbers of rows and classes, for a line on the terminal.
+
+    Example:
+
+        >>> rows_in_words(LabelledRows(["good", "bad"], ["+", "-"], "films.csv"))
+        '2 rows of films.csv, 2 classes'
+    """
+    classes = len(rows.labels())
+    return f"{len(rows):,} rows of {rows.source}" + (f", {classes:,} classes" if classes else "")
+
+
 class _Trained(NamedTuple):
     """Trained models: the one to keep, the validated one, and the fields of `Run`."""
 
@@ -224,7 +366,7 @@ class _Trained(NamedTuple):
 
 def _trained(
     model: RawModel,
-    tables: Mapping[str, LabelledRows],
+    tables: Tables,
     config: TrainConfig,
     refit: bool,
     limits: Limits | None,
@@ -238,9 +380,10 @@ def _trained(
     `together` has the checkpoints and the group of one training; a search for settings has neither.
     """
     again = refit or members_of(model) > 1
-    parts = tables["train"], tables["monitored"]
+    parts = tables.train, tables.known
     # The epochs of a training on all rows are those of the monitored model, whose rows are fewer.
-    choose = not refit or enough_to_choose_epoch(tables["monitored"])
+    choose = not refit or enough_to_choose_epoch(tables.known)
+    # The monitored model: the best of a search, or the only one.
     if limits is not None:
         if cluster is None:
             trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **fit_options)
@@ -253,12 +396,13 @@ def _trained(
         first = copy_of(model, {"members": 1}) if again else model
         fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **fit_options)
         monitored = Candidate(first, config, fitted, {}, [])
-    kept = tables["all" if refit else "train"]
+    # The model of the run: the monitored one, or another of all rows or of several encoders.
+    rows = tables.all if refit else tables.train
     if again:
         fit_options |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
         fit_options |= {"fit_members": None if cluster is None else Members(cluster)}
-        fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **fit_options)
-    return _Trained(model, monitored, len(kept), again)
+        fit_again(model, rows, monitored.fitted.best_epoch, monitored.model, monitored.config, **fit_options)
+    return _Trained(model, monitored, len(rows), again)
 
 
 def _write(
@@ -284,3 +428,23 @@ def _training_record(run: Run, found: Candidate) -> dict[str, Any]:
         "peak_memory_mb": peak_memory(),
         **({"trials": trials} if trials else {}),
     }
+
+
+def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """Return the values of each epoch under clear names.
+
+    If a model has two paths, training loss and accuracy are of attention alone, so their names begin with
+    "attention_"; validation loss and accuracy are of both paths.
+    """
+    if not has_two_paths(model):
+        return dict(history)
+    return {
+        name if name.startswith("val_") or name == "learning_rate" else f"attention_{name}": values
+        for name, values in history.items()
+    }
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in MB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 10**6

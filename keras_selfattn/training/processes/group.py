@@ -23,8 +23,7 @@ from keras_selfattn.errors import (
 )
 from keras_selfattn.models.batches.shares import Share
 from keras_selfattn.models.config import is_number
-from keras_selfattn.training.processes.channel import Channel
-from keras_selfattn.training.processes.meeting import host_and_port, is_loopback, meet
+from keras_selfattn.training.processes.channel import Channel, host_and_port, is_loopback, meet
 
 # JAX ends a process, with a stack trace, if another one gives no sign of life for so long.
 _HEARTBEAT_SECONDS = 30

@@ -1,18 +1,46 @@
-"""Models on their way to another machine and back, which has none of the files that they start from."""
+"""Copies of untrained models: with changed settings here, and in parts on another machine and back.
 
+Another machine has none of the files that a model starts from, so they travel with it.
+"""
+
+import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.models.heads.probabilities import Mixture
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saved_file import load_file
 
 _FILES = (".json", ".txt", ".safetensors")
+
+
+def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
+    """Return an untrained model of the same kind, with changed fields of its config."""
+    config = changed(model.config, changes).to_dict()
+    return type(model).from_config({**model.get_config(), "config": config})
+
+
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a config with the changes that are for its fields."""
+    fields = {field.name for field in dataclasses.fields(config)}
+    return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
+
+
+def members_of(model: RawModel) -> int:
+    """Return the number of encoders of a model."""
+    return getattr(model.config, "members", 1)
+
+
+def has_two_paths(model: Any) -> bool:
+    """Return True if a model has another path beside attention; training steps change attention only."""
+    # A part of a model, which is trained on pairs, has no core.
+    return any(isinstance(layer, Mixture) for layer in getattr(model, "core", model).layers)
 
 
 @dataclass(frozen=True)
