@@ -10,10 +10,9 @@ import pytest
 from html_pages import read_page
 
 from keras_selfattn.drawing.builders import histogram_of
-from keras_selfattn.drawing.charts import chart, histogram
+from keras_selfattn.drawing.charts import bars, chart, confusion, histogram
 from keras_selfattn.drawing.colours import sequential
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
-from keras_selfattn.drawing.grids import bars, confusion
 from keras_selfattn.drawing.markup import Markup, escape, isolated, join, shortened, tag
 from keras_selfattn.drawing.notebook import shown_tokens
 from keras_selfattn.drawing.pictures import coloured_tokens, image, png, sparkline

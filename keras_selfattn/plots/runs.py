@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_selfattn.drawing.builders import confusion_figure, curves, reliability_figure
+from keras_selfattn.drawing.charts import NAMED
 from keras_selfattn.drawing.colours import ink_on, sequential
 from keras_selfattn.drawing.figures import Chart, Confusion
-from keras_selfattn.drawing.grids import NAMED
 from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.reliability import reliability as reliability_of
 from keras_selfattn.plots.new_figures import checked_array, count_along, new_figure
@@ -66,7 +66,7 @@ def confusion_matrix(confusion: Array, labels: Sequence[str], *, title: str | No
     """Return a confusion matrix: a row for each label, a column for each prediction.
 
     The colour of a cell is its share of the label's rows; cells without a row are blank. Up to 12 classes
-    have their counts written in, and up to 40 their names.
+    have their counts written in, and up to 60 their names.
 
     Args:
         confusion: int `[classes, classes]`, rows by label, columns by prediction, as

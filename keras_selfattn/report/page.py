@@ -7,9 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from keras_selfattn import __version__
-from keras_selfattn.drawing.charts import chart, histogram
+from keras_selfattn.drawing.charts import NAMED, bars, chart, confusion, histogram
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram
-from keras_selfattn.drawing.grids import NAMED, bars, confusion
 from keras_selfattn.drawing.markup import Markup, isolated, tag
 from keras_selfattn.drawing.scales import number
 from keras_selfattn.drawing.style import STYLE

@@ -12,8 +12,8 @@ from keras_selfattn.drawing.builders import (
     residuals,
     scatter,
 )
+from keras_selfattn.drawing.charts import MOST_CELLS, MOST_CLASSES
 from keras_selfattn.drawing.figures import Bars
-from keras_selfattn.drawing.grids import MOST_CELLS, MOST_CLASSES
 from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.evaluation import Evaluation
