@@ -4,6 +4,8 @@ import csv
 import dataclasses
 import json
 import os
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -547,3 +549,23 @@ def test_a_class_of_no_weight_is_not_learned_and_rows_that_all_weigh_nothing_are
     none = training.TrainConfig(epochs=1, class_weight=dict.fromkeys("+-x", 0.0))
     with pytest.raises(DataError, match="All rows weigh 0"):
         training.train(rows, tmp_path / "none", model=TextClassifier(SMALL), config=none, verbose=0)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager_steps")
+def test_a_training_passes_at_most_eight_files_of_its_room(tmp_path):
+    folder, passed = str(Path(training.__file__).parent), set()
+
+    def noted(frame, event, _argument):
+        if event == "call" and frame.f_code.co_filename.startswith(folder):
+            passed.add(Path(frame.f_code.co_filename).name)
+
+    before = sys.getprofile()
+    sys.setprofile(noted)
+    try:
+        config = training.TrainConfig(epochs=1)
+        training.train(ROWS, tmp_path / "run", model=TextClassifier(DEEP), config=config, verbose=0)
+    finally:
+        sys.setprofile(before)
+    assert {"supervised.py", "fitting.py", "schedule.py"} <= passed
+    assert len(passed) <= 8, passed

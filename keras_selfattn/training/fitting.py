@@ -99,7 +99,7 @@ def fit_monitored(
     # Weighted as in training, otherwise another epoch would be best.
     weights = _row_weights(head, rows.targets, validation, config)
     calibration = Calibration(model, validation, weights)
-    measured = (validation.inputs, validation.targets, weights)
+    validation_data = (validation.inputs, validation.targets, weights)
     # Few texts and a pretrained encoder: pairs of rows, and no epoch is measured. Else steps on the labels,
     # with the shares of a second path fitted after each epoch, and the best epoch or the last one kept.
     on_pairs = trains_on_pairs(model, rows, config)
@@ -108,13 +108,13 @@ def fit_monitored(
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
         stopping = _stopping(model.head.monitored, config) if choose_epoch else None
-        settings: dict[str, Any] = {"validation_data": measured, "verbose": verbose}
+        settings: dict[str, Any] = {"validation_data": validation_data, "verbose": verbose}
         settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
         history = _fit(model, rows, config, config.epochs, [*shares, *callbacks], **settings)
         check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    fitted = _fitted(model, history, measured, on_pairs, choose_epoch)
+    fitted = _fitted(model, history, validation_data, on_pairs, choose_epoch)
     check_finite([fitted.score], config)
     return dataclasses.replace(fitted, calibrated=calibration.effect)
 
@@ -127,14 +127,14 @@ def _stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:
 def _fitted(
     model: RawModel,
     history: dict[str, list[float]],
-    measured: tuple[Any, Any, Any],
+    validation_data: tuple[Any, Any, Any],
     on_pairs: bool,
     choose_epoch: bool,
 ) -> Fitted:
     """Return the outcome of a finished training, whose epochs on pairs were not measured."""
     monitored = model.head.monitored
     if on_pairs:
-        inputs, targets, weights = measured
+        inputs, targets, weights = validation_data
         found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
         score = found[monitored.removeprefix("val_")]
         return Fitted(history, len(history["loss"]), False, monitored, score, on_pairs)

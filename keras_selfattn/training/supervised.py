@@ -171,12 +171,12 @@ def train(
         done = _trained(model, tables, config, refit, limits, report, cluster, together, **fit_options)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
-        told = done.monitored.model if refit and test is None else done.model
-        found = measured(told, tables.by_split[split])
+        answering = done.monitored.model if refit and test is None else done.model
+        evaluation = measured(answering, tables.by_split[split])
         run = Run(
             Path(output),
             done.model,
-            found.figures,
+            evaluation.figures,
             done.monitored.fitted.best_epoch,
             seconds,
             rows=done.rows,
@@ -185,9 +185,9 @@ def train(
             epoch_chosen=done.monitored.fitted.chosen,
         )
         if draft is not None:
-            _write(draft, run, done.monitored, settings, split=split, example=found.example())
+            _write(draft, run, done.monitored, settings, split=split, example=evaluation.example())
             effect = done.monitored.fitted.calibrated
-            findings = Findings(found.figures, split, found, told, tables.by_split, effect)
+            findings = Findings(evaluation.figures, split, evaluation, answering, tables.by_split, effect)
             write_run_report(draft, run.path, findings)
     return run
 
