@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from .answers import Prediction
-from .failures import ServerRef
+from .server_ref import ServerRef
 
 
 def parts(

@@ -7,7 +7,7 @@ import grpc
 
 from .operations import Operations
 from .task_calls import TaskCalls
-from .transport.connection_settings import ConnectionSettings
+from .transport.connection import ConnectionSettings
 from .transport.proxies import proxy_advice
 from .transport.security import TLS, MetadataSource
 from .transport.shared_transport import TransportSettings, at_least_one

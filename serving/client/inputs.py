@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..wire import codec
 from ..wire.dtypes import CodecError
 from ..wire.shapes import misfit
-from .failures import ServerRef
+from .server_ref import ServerRef
 from .model_metadata import Signature, TensorSpec
 
 _SERIES = "values"

@@ -11,7 +11,7 @@ from ..errors import ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
 from ..wire import shapes
 from ..wire.dtypes import dtype_name
-from .failures import ServerRef
+from .server_ref import ServerRef
 from .steps import GET_MODEL_METADATA, Pause, Request, Steps
 from .version_selector import VersionSelector
 

@@ -25,7 +25,7 @@ from ..wire import client_predict
 from ..wire.dtypes import CodecError
 from . import array_parts
 from .answers import Prediction, with_text
-from .failures import ServerRef
+from .server_ref import ServerRef
 from .inputs import Inputs, checked_inputs, rowwise
 from .model_metadata import MetadataCache, ModelMetadata, Signature
 from .steps import PREDICT, Many, Request, Steps

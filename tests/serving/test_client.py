@@ -12,7 +12,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, Signature, TensorSpec, VersionStatus
-from keras_selfattn.serving.client.failures import ADVICE
+from keras_selfattn.serving.client.server_ref import ADVICE
 
 NOBODY = "127.0.0.1:1"  # port 1 is reserved: nobody listens
 

@@ -20,9 +20,9 @@ from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.client.transport import connection_settings
+from keras_selfattn.serving.client.transport import connection as connection_settings
 from keras_selfattn.serving.client.transport import shared_transport as transport
-from keras_selfattn.serving.client.transport.connection_settings import ConnectionSettings
+from keras_selfattn.serving.client.transport.connection import ConnectionSettings
 
 X = np.float32([[1, 2]])
 

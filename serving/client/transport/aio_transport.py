@@ -13,7 +13,7 @@ import grpc.aio
 
 from ...errors import ServingError, UnavailableError
 from ..steps import Many, Pause, Request, Step, Steps
-from .connection_settings import ConnectionSettings
+from .connection import ConnectionSettings
 from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
 _T = TypeVar("_T")

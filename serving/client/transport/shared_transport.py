@@ -14,10 +14,10 @@ import grpc
 import numpy as np
 
 from ...errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
-from ..failures import ServerRef
+from ..server_ref import ServerRef
 from ..steps import Request
-from . import connection_settings
-from .connection_settings import ConnectionSettings
+from . import connection as connection_settings
+from .connection import ConnectionSettings
 from .retries import Retries, RoundRobin
 from .security import pairs_of
 from .targets import Targets

@@ -14,7 +14,7 @@ import grpc
 
 from ...errors import InvalidInputError, ServingError, UnavailableError
 from ..steps import Many, Pause, Request, Step, Steps
-from .connection_settings import ConnectionSettings
+from .connection import ConnectionSettings
 from .pending_call import Attempt, PendingCall, RetriedPendingCall, Wait
 from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
