@@ -80,7 +80,7 @@ def answered(
             yield row
 
     asked_of = {name: options[name] for name in ("version", "label", "batch_size")}
-    for answer in client.predict_iter(rows(), options["signature"], outputs, **asked_of):
+    for answer in client.predict_iter(rows(), options["signature"], outputs, known=signature, **asked_of):
         record, row = given.popleft()
         values = without_padding(signature, row, {name: answer[name] for name in outputs})
         yield record | {f"predicted_{name}" if name in record else name: values[name] for name in outputs}

@@ -49,7 +49,7 @@ def command(model: str, texts: tuple[str, ...], file: Path | None, output: Path,
     if output.suffix != ".npy" or output.is_dir():
         raise DataError(f"--output must be a file that ends in .npy. Received {str(output)!r}.")
     check_asked(texts, file, options)
-    asked = {name: options[name] for name in ("version", "label")}
+    asked: dict[str, Any] = {name: options[name] for name in ("version", "label")}
     with connected(model, options) as client:
         signature = client.metadata(asked["version"], label=asked["label"]).signatures.get(_SIGNATURE)
         if signature is None:
@@ -58,6 +58,7 @@ def command(model: str, texts: tuple[str, ...], file: Path | None, output: Path,
                 "TextEncoder."
             )
         with _written(output) as stream:
+            asked["known"] = signature  # not to be asked for again
             with reading_bar(file) as wrap:
                 rows = asked_rows(signature, texts, file, options, wrap)
                 found = list(_vectors(client, (row for _, row in rows), options["batch_size"], asked))

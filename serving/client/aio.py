@@ -23,7 +23,7 @@ from .answers import (
 from .client_base import BaseClient
 from .inputs import Inputs
 from .management import ModelConfig
-from .model_metadata import ModelMetadata
+from .model_metadata import ModelMetadata, Signature
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
 from .sync import Client
@@ -88,13 +88,14 @@ class AsyncClient(BaseClient):
         version: int | None = None,
         label: str | None = None,
         batch_size: int | None = None,
+        known: Signature | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         check_rows(rows)
         limit = self._transport.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         opening = row_stream.open_stream(
-            self._operations, signature, outputs, VersionSelector(version, label)
+            self._operations, signature, outputs, VersionSelector(version, label), known
         )
 
         async def answers() -> AsyncIterator[dict[str, Any]]:

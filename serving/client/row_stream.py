@@ -66,16 +66,21 @@ class RowStream:
 
 
 def open_stream(
-    operations: Operations, name: str, outputs: Sequence[str] | None, which: VersionSelector
+    operations: Operations,
+    name: str,
+    outputs: Sequence[str] | None,
+    which: VersionSelector,
+    known: Signature | None = None,
 ) -> Steps[RowStream]:
     """A stream to a signature, after a check that it exists and has the outputs."""
     names = operations.output_names(outputs)
-    try:
+    signature = known
+    if signature is None:
         # Not from the cache: during a stream nothing would notice that a new version has other inputs.
-        known = yield from operations.metadata_cache.ask(which, name)
-    except UnimplementedError:
-        known = None
-    signature = operations.signature(known, name)
+        try:
+            signature = operations.signature((yield from operations.metadata_cache.ask(which, name)), name)
+        except UnimplementedError:
+            pass  # a server without metadata: rows are sent unchecked
     operations.check_outputs(names, name, signature)
     return RowStream(operations, name, signature, names, which)
 

@@ -22,7 +22,7 @@ from .answers import (
 from .client_base import BaseClient
 from .inputs import Inputs
 from .management import ModelConfig
-from .model_metadata import ModelMetadata
+from .model_metadata import ModelMetadata, Signature
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
 from .tf_examples import Features, MultiResult
@@ -116,6 +116,7 @@ class Client(BaseClient):
         version: int | None = None,
         label: str | None = None,
         batch_size: int | None = None,
+        known: Signature | None = None,
         timeout: float | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield the outputs for any number of rows, one by one, with a few batches in memory.
@@ -130,6 +131,8 @@ class Client(BaseClient):
             label: as for `predict`.
             batch_size: rows in a call, at most the client's max_batch_size, if it has one. None for that
                 maximum, or for 64.
+            known: the signature as `metadata()` has just described it, if the rows were read by it; it is
+                then not requested again. None requests it.
             timeout: seconds for each call; None for the client's own.
 
         Returns:
@@ -146,7 +149,9 @@ class Client(BaseClient):
         limit = self._transport.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         stream = self._transport.run(
-            row_stream.open_stream(self._operations, signature, outputs, VersionSelector(version, label)),
+            row_stream.open_stream(
+                self._operations, signature, outputs, VersionSelector(version, label), known
+            ),
             timeout,
         )
         requests = map(stream.request, numbered_batches(rows, size))

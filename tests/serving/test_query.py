@@ -521,3 +521,11 @@ def read_all(descriptor, shown):
     with contextlib.suppress(OSError):  # Linux' way to say that a terminal has no other end any more
         while data := os.read(descriptor, 4096):
             shown += data
+
+
+@pytest.mark.parametrize("arguments", [["a"], ["a", "quite long", "--batch-size", "1"]])
+def test_a_query_asks_for_the_metadata_once(texts, arguments):
+    done = invoke(texts, "query", *arguments)
+    assert done.exit_code == 0, done.output
+    calls = [call for call, _ in texts.requests]
+    assert calls == ["GetModelMetadata", *["Predict"] * (1 if len(arguments) == 1 else 2)]
