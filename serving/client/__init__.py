@@ -17,11 +17,13 @@ with importing("client", __name__):
     from .model_metadata import ModelMetadata, Signature, TensorSpec
     from .sync import Client
     from .tf_examples import serialized_example
-    from .transport.security import TLS
+    from .transport.base import AsyncTransport, PendingAnswer, Request, Transport
+    from .transport.connection import TLS
 
 __all__ = [
     "TLS",
     "AsyncClient",
+    "AsyncTransport",
     "ClassScore",
     "Classification",
     "Client",
@@ -30,9 +32,12 @@ __all__ = [
     "Labelling",
     "ModelConfig",
     "ModelMetadata",
+    "PendingAnswer",
     "Prediction",
+    "Request",
     "Signature",
     "TensorSpec",
+    "Transport",
     "VersionStatus",
     "serialized_example",
 ]

@@ -20,16 +20,17 @@ from .answers import (
     Prediction,
     VersionStatus,
 )
-from .client_base import BaseClient
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
-from .sync import Client
+from .steps import AsyncRunner, seconds
+from .sync import BaseClient, Client
 from .tf_examples import Features, MultiResult
-from .transport.aio_transport import AsyncTransport
-from .transport.shared_transport import TransportSettings, seconds
+from .transport.aio_transport import AioTransport
+from .transport.base import AsyncTransport
+from .transport.shared_transport import TransportSettings
 from .version_selector import VersionSelector
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -45,14 +46,14 @@ def _documented_as(method: Callable[..., Any]) -> Callable[[_F], _F]:
     return documented
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(BaseClient[AsyncTransport]):
     """Query a model from asyncio: the arguments and methods of `Client`, as coroutines.
 
     Any number of tasks may share a client. It belongs to the event loop that first uses it; once that loop
     has ended, another loop may use it. In a notebook `await` works at the top level.
 
     Args:
-        target: as for `Client`, like all other arguments.
+        target: as for `Client`, like all other arguments; `transport` is an AsyncTransport.
 
     Raises:
         InvalidInputError: as for `Client`.
@@ -76,7 +77,7 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> Prediction:
         steps = self._operations.predict(inputs, signature, outputs, VersionSelector(version, label))
-        return await self._transport.run(steps, timeout)
+        return await self._runner.run(steps, timeout)
 
     @_documented_as(Client.predict_iter)
     def predict_iter(
@@ -92,17 +93,17 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         check_rows(rows)
-        limit = self._transport.limit(timeout)
+        limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         opening = row_stream.open_stream(
             self._operations, signature, outputs, VersionSelector(version, label), known
         )
 
         async def answers() -> AsyncIterator[dict[str, Any]]:
-            stream = await self._transport.run(opening, timeout)
+            stream = await self._runner.run(opening, timeout)
             batches = row_stream.numbered_batches_async(rows, size)
             requests = (stream.request(batch) async for batch in batches)
-            calls = self._transport.stream(requests, lambda: time.monotonic() + limit)
+            calls = self._runner.stream(requests, lambda: time.monotonic() + limit)
             # Closing this generator also closes `calls`; otherwise the event loop would do so later.
             async with contextlib.aclosing(calls):
                 async for request, data in calls:
@@ -120,9 +121,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Classification]:
-        return await self._transport.run(
-            self._tasks.classify(values, VersionSelector(version, label)), timeout
-        )
+        return await self._runner.run(self._tasks.classify(values, VersionSelector(version, label)), timeout)
 
     @_documented_as(Client.label)
     async def label(
@@ -133,7 +132,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Labelling]:
-        return await self._transport.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
+        return await self._runner.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
 
     @_documented_as(Client.explain)
     async def explain(
@@ -144,7 +143,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Explanation]:
-        return await self._transport.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
+        return await self._runner.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
 
     @_documented_as(Client.contributions)
     async def contributions(
@@ -156,7 +155,7 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> list[Contributions]:
         which = VersionSelector(version, label)
-        return await self._transport.run(self._tasks.contributions(texts, which), timeout)
+        return await self._runner.run(self._tasks.contributions(texts, which), timeout)
 
     @_documented_as(Client.embed)
     async def embed(
@@ -167,7 +166,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> np.ndarray:
-        return await self._transport.run(self._tasks.embed(texts, VersionSelector(version, label)), timeout)
+        return await self._runner.run(self._tasks.embed(texts, VersionSelector(version, label)), timeout)
 
     @_documented_as(Client.tf_classify)
     async def tf_classify(
@@ -182,7 +181,7 @@ class AsyncClient(BaseClient):
     ) -> list[list[ClassScore]]:
         which = VersionSelector(version, label)
         steps = tf_examples.tf_classify(self._operations, examples, signature, context, which)
-        return await self._transport.run(steps, timeout)
+        return await self._runner.run(steps, timeout)
 
     @_documented_as(Client.tf_regress)
     async def tf_regress(
@@ -197,7 +196,7 @@ class AsyncClient(BaseClient):
     ) -> np.ndarray:
         which = VersionSelector(version, label)
         steps = tf_examples.tf_regress(self._operations, examples, signature, context, which)
-        return await self._transport.run(steps, timeout)
+        return await self._runner.run(steps, timeout)
 
     @_documented_as(Client.multi_inference)
     async def multi_inference(
@@ -212,13 +211,13 @@ class AsyncClient(BaseClient):
     ) -> dict[str, MultiResult]:
         which = VersionSelector(version, label)
         steps = tf_examples.multi_inference(self._operations, examples, tasks, context, which)
-        return await self._transport.run(steps, timeout)
+        return await self._runner.run(steps, timeout)
 
     @_documented_as(Client.metadata)
     async def metadata(
         self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
     ) -> ModelMetadata:
-        return await self._transport.run(
+        return await self._runner.run(
             self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout
         )
 
@@ -226,9 +225,7 @@ class AsyncClient(BaseClient):
     async def status(
         self, version: int | None = None, *, timeout: float | None = None
     ) -> list[VersionStatus]:
-        return await self._transport.run(
-            management.status(self._operations, VersionSelector(version)), timeout
-        )
+        return await self._runner.run(management.status(self._operations, VersionSelector(version)), timeout)
 
     @_documented_as(Client.versions)
     async def versions(self, *, timeout: float | None = None) -> list[int]:
@@ -237,18 +234,19 @@ class AsyncClient(BaseClient):
 
     @_documented_as(Client.reload)
     async def reload(self, config: str | Sequence[ModelConfig], timeout: float = 60.0) -> None:
-        await self._transport.run(management.reload(self._operations, config), timeout)
+        await self._runner.run(management.reload(self._operations, config), timeout)
 
     @_documented_as(Client.wait_until_ready)
     async def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         limit = seconds("timeout", timeout)
-        connections = self._transport.connections
-        steps = management.wait_until_ready(self._operations, VersionSelector(version), limit, connections)
-        return await self._transport.run(steps, limit)
+        steps = management.wait_until_ready(
+            self._operations, VersionSelector(version), limit, self._connections
+        )
+        return await self._runner.run(steps, limit)
 
     @_documented_as(Client.close)
     async def close(self) -> None:
-        await self._transport.close()
+        await self._runner.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -256,5 +254,8 @@ class AsyncClient(BaseClient):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _connect(self, settings: TransportSettings) -> None:
-        self._transport = AsyncTransport(settings)
+    def _over_grpc(self, settings: TransportSettings) -> AsyncTransport:
+        return AioTransport(settings)
+
+    def _run_over(self, transport: AsyncTransport, timeout: float, concurrency: int) -> None:
+        self._runner = AsyncRunner(transport, self._operations.server, timeout, concurrency)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from ..wire import codec
 from ..wire.dtypes import CodecError
 from ..wire.shapes import misfit
-from .server_ref import ServerRef
 from .model_metadata import Signature, TensorSpec
+from .server_ref import ServerRef
 
 _SERIES = "values"
 

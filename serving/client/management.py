@@ -18,7 +18,8 @@ from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, Un
 from ..wire import messages_pb2 as pb
 from .answers import VersionStatus, version_status
 from .operations import Operations
-from .steps import GET_MODEL_STATUS, RELOAD, Pause, Request, Steps
+from .steps import Pause, Steps
+from .transport.base import GET_MODEL_STATUS, RELOAD, Request
 from .version_selector import VersionSelector, is_name
 
 _POLL_SECONDS = 0.1

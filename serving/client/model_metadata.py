@@ -12,7 +12,8 @@ from ..wire import messages_pb2 as pb
 from ..wire import shapes
 from ..wire.dtypes import dtype_name
 from .server_ref import ServerRef
-from .steps import GET_MODEL_METADATA, Pause, Request, Steps
+from .steps import Pause, Steps
+from .transport.base import GET_MODEL_METADATA, Request
 from .version_selector import VersionSelector
 
 

@@ -25,10 +25,11 @@ from ..wire import client_predict
 from ..wire.dtypes import CodecError
 from . import array_parts
 from .answers import Prediction, with_text
-from .server_ref import ServerRef
 from .inputs import Inputs, checked_inputs, rowwise
 from .model_metadata import MetadataCache, ModelMetadata, Signature
-from .steps import PREDICT, Many, Request, Steps
+from .server_ref import ServerRef
+from .steps import Many, Steps
+from .transport.base import PREDICT, Request
 from .version_selector import VersionSelector, is_name
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -42,31 +43,20 @@ class Operations:
     """The operations on one model, and its cached metadata.
 
     Args:
-        target: the server's address, for messages.
-        model: the model's name.
+        server: the server and the model.
         max_batch_size: the most rows in one call; None for no limit.
-        encrypted: True if the connection is encrypted, for messages.
-        proxy: a sentence on the proxy on the way, for messages; empty if there is none.
     """
 
-    def __init__(
-        self,
-        target: str,
-        model: str,
-        max_batch_size: int | None = None,
-        *,
-        encrypted: bool = False,
-        proxy: str = "",
-    ):
-        if not is_name(model):
-            raise InvalidInputError(f"model must be a model's name. Received {model!r}")
+    def __init__(self, server: ServerRef, max_batch_size: int | None = None):
+        if not is_name(server.model):
+            raise InvalidInputError(f"model must be a model's name. Received {server.model!r}")
         if sys.byteorder != "little":
             raise InvalidInputError(
                 "this machine stores numbers big end first, and TensorFlow Serving's tensors hold them "
                 "little end first: run the client on a little-endian machine"
             )
-        self.server = ServerRef(target, model, encrypted, proxy)
-        self.model = model
+        self.server = server
+        self.model = server.model
         self.max_batch_size = max_batch_size
         self.metadata_cache = MetadataCache(self.server)
 

@@ -15,8 +15,8 @@ from .answers import with_text
 from .inputs import Inputs, checked_inputs
 from .model_metadata import Signature
 from .operations import Operations
-from .steps import Request, Steps
-from .transport.shared_transport import at_least_one
+from .steps import Steps, at_least_one
+from .transport.base import Request
 from .version_selector import VersionSelector
 
 # One row, without the batch's axis: a value of the only input, or a mapping from input names to values.
@@ -78,9 +78,10 @@ def open_stream(
     if signature is None:
         # Not from the cache: during a stream nothing would notice that a new version has other inputs.
         try:
-            signature = operations.signature((yield from operations.metadata_cache.ask(which, name)), name)
+            metadata = yield from operations.metadata_cache.ask(which, name)
         except UnimplementedError:
-            pass  # a server without metadata: rows are sent unchecked
+            metadata = None  # rows are sent unchecked
+        signature = operations.signature(metadata, name)
     operations.check_outputs(names, name, signature)
     return RowStream(operations, name, signature, names, which)
 

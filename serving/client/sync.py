@@ -1,14 +1,16 @@
-"""The synchronous client: the documented methods, which run operations over a `SyncTransport`."""
+"""The synchronous client: the documented methods, each of which runs one operation over a `Transport`."""
 
 # Annotations stay unevaluated, so help() shows `Inputs` and not its expansion.
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
+import grpc
 import numpy as np
 
+from ..errors import InvalidInputError
 from . import management, row_stream, tf_examples
 from .answers import (
     Classification,
@@ -19,19 +21,82 @@ from .answers import (
     Prediction,
     VersionStatus,
 )
-from .client_base import BaseClient
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
-from .operations import DEFAULT_SIGNATURE
+from .operations import DEFAULT_SIGNATURE, Operations
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
+from .server_ref import ServerRef
+from .steps import SyncRunner, at_least_one, seconds
+from .task_calls import TaskCalls
 from .tf_examples import Features, MultiResult
-from .transport.shared_transport import TransportSettings, seconds
+from .transport.base import AsyncTransport, Transport
+from .transport.connection import TLS, ConnectionSettings, MetadataSource
+from .transport.proxies import proxy_advice
+from .transport.shared_transport import TransportSettings
 from .transport.sync_transport import SyncTransport
+from .transport.targets import Targets
 from .version_selector import VersionSelector
 
+AnyTransport = TypeVar("AnyTransport", Transport, AsyncTransport)
 
-class Client(BaseClient):
+
+class BaseClient(Generic[AnyTransport]):
+    """Base of the clients; see Client for the arguments."""
+
+    def __init__(
+        self,
+        target: str | Sequence[str] | None = None,
+        model: str = "default",
+        *,
+        timeout: float = 10.0,
+        max_batch_size: int | None = None,
+        concurrency: int = 4,
+        connections: int = 1,
+        wait_for_ready: bool = False,
+        tls: TLS | grpc.ChannelCredentials | None = None,
+        insecure: bool = False,
+        metadata: MetadataSource | None = None,
+        credentials: grpc.CallCredentials | None = None,
+        interceptors: Sequence[Any] = (),
+        transport: AnyTransport | None = None,
+    ):
+        count = at_least_one("connections", connections)
+        if transport is None:
+            connection = ConnectionSettings(
+                Targets.of(target), tls, insecure, metadata, credentials, interceptors, count
+            )
+            encrypted, proxy = tls is not None, proxy_advice(connection.targets)
+            server = ServerRef(str(connection.targets), model, encrypted, proxy)
+            over = self._over_grpc(TransportSettings(server, connection, bool(wait_for_ready)))
+        else:
+            if any((count > 1, wait_for_ready, tls, insecure, metadata, credentials, interceptors)):
+                raise InvalidInputError(
+                    "transport= carries the calls itself. Leave out what is for connections with gRPC: "
+                    "connections=, wait_for_ready=, tls=, insecure=, metadata=, credentials=, interceptors="
+                )
+            server = ServerRef(type(transport).__name__ if target is None else str(Targets.of(target)), model)
+            over = transport
+        size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
+        self._operations = Operations(server, size)
+        self._tasks = TaskCalls(self._operations)
+        self._connections, self._timeout = count, timeout
+        self._run_over(over, timeout, concurrency)
+
+    def __repr__(self) -> str:
+        server = self._operations.server
+        return f"{type(self).__name__}({server.target!r}, {server.model!r}, timeout={self._timeout:g})"
+
+    def _over_grpc(self, settings: TransportSettings) -> AnyTransport:
+        """Return the transport of connections with gRPC; nothing is sent yet."""
+        raise NotImplementedError
+
+    def _run_over(self, transport: AnyTransport, timeout: float, concurrency: int) -> None:
+        """Keep what runs operations."""
+        raise NotImplementedError
+
+
+class Client(BaseClient[Transport]):
     """Query a model on servers with TensorFlow Serving's gRPC API: this project's, or TensorFlow Serving.
 
     It needs grpcio, protobuf and NumPy, not TensorFlow. Several threads can use it at once, and after a fork
@@ -40,7 +105,7 @@ class Client(BaseClient):
 
     Args:
         target: the server's address, "host:port" or "unix:/path"; or a list of "host:port". Calls are spread
-            over the list, without servers that are down or not healthy.
+            over the list, without servers that are down or not healthy. Only `transport` can replace it.
         model: the name the model is served under.
         timeout: seconds each call may take, retries included, unless the call says otherwise. The default,
             10, suits a model that answers people. There is always a limit.
@@ -59,6 +124,7 @@ class Client(BaseClient):
             call.
         credentials: gRPC's CallCredentials, such as a refreshed token; they need `tls`.
         interceptors: gRPC's client interceptors; they see messages as bytes.
+        transport: carries the calls instead of gRPC, such as a FunctionTransport in tests; see Transport.
 
     Raises:
         InvalidInputError: an argument is of the wrong kind, or would use clear text without `insecure`.
@@ -103,7 +169,7 @@ class Client(BaseClient):
         Example:
             client.predict({"x": np.float32([1, 2])})["y"]  # array([2.5, 3. ], dtype=float32)
         """
-        return self._transport.run(
+        return self._runner.run(
             self._operations.predict(inputs, signature, outputs, VersionSelector(version, label)), timeout
         )
 
@@ -146,9 +212,9 @@ class Client(BaseClient):
                 print(outputs["label"])
         """
         check_rows(rows)
-        limit = self._transport.limit(timeout)
+        limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
-        stream = self._transport.run(
+        stream = self._runner.run(
             row_stream.open_stream(
                 self._operations, signature, outputs, VersionSelector(version, label), known
             ),
@@ -157,7 +223,7 @@ class Client(BaseClient):
         requests = map(stream.request, numbered_batches(rows, size))
 
         def answers() -> Iterator[dict[str, Any]]:
-            for request, data in self._transport.stream(requests, lambda: time.monotonic() + limit):
+            for request, data in self._runner.stream(requests, lambda: time.monotonic() + limit):
                 yield from stream.answers(request, data)
 
         return answers()
@@ -188,7 +254,7 @@ class Client(BaseClient):
         Example:
             client.classify(["what a film"])[0].scores  # {"neg": 0.02, "pos": 0.98}
         """
-        return self._transport.run(self._tasks.classify(values, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.classify(values, VersionSelector(version, label)), timeout)
 
     def label(
         self,
@@ -217,7 +283,7 @@ class Client(BaseClient):
         Example:
             client.label([["the", "film"], ["yes"]])[0].labels  # ["DET", "NOUN"]
         """
-        return self._transport.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
 
     def explain(
         self,
@@ -245,7 +311,7 @@ class Client(BaseClient):
         Example:
             client.explain(["what a film"])[0].weights.shape  # (layers, heads, 3, 3)
         """
-        return self._transport.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
 
     def contributions(
         self,
@@ -274,7 +340,7 @@ class Client(BaseClient):
             client.contributions(["what a film"])[0].ngrams  # ["what a", "film", ...]
         """
         which = VersionSelector(version, label)
-        return self._transport.run(self._tasks.contributions(texts, which), timeout)
+        return self._runner.run(self._tasks.contributions(texts, which), timeout)
 
     def embed(
         self,
@@ -302,7 +368,7 @@ class Client(BaseClient):
         Example:
             client.embed(["what a film", "a good book"]).shape  # (2, 384)
         """
-        return self._transport.run(self._tasks.embed(texts, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.embed(texts, VersionSelector(version, label)), timeout)
 
     def tf_classify(
         self,
@@ -334,7 +400,7 @@ class Client(BaseClient):
             client.tf_classify([{"text": "what a film"}])[0]  # [("neg", 0.02), ("pos", 0.98)]
         """
         which = VersionSelector(version, label)
-        return self._transport.run(
+        return self._runner.run(
             tf_examples.tf_classify(self._operations, examples, signature, context, which), timeout
         )
 
@@ -368,7 +434,7 @@ class Client(BaseClient):
             client.tf_regress([{"values": [1.0, 2.0]}])  # array([0.5], dtype=float32)
         """
         which = VersionSelector(version, label)
-        return self._transport.run(
+        return self._runner.run(
             tf_examples.tf_regress(self._operations, examples, signature, context, which), timeout
         )
 
@@ -402,7 +468,7 @@ class Client(BaseClient):
             client.multi_inference([{"x": 1.0}], {"classify_x": "classify", "regress_x": "regress"})
         """
         which = VersionSelector(version, label)
-        return self._transport.run(
+        return self._runner.run(
             tf_examples.multi_inference(self._operations, examples, tasks, context, which), timeout
         )
 
@@ -425,9 +491,7 @@ class Client(BaseClient):
         Example:
             client.metadata().signatures["serving_default"].inputs  # {"text": string [None]}
         """
-        return self._transport.run(
-            self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout
-        )
+        return self._runner.run(self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout)
 
     def status(self, version: int | None = None, *, timeout: float | None = None) -> list[VersionStatus]:
         """The state of every version of the model that the server knows, newest first.
@@ -446,7 +510,7 @@ class Client(BaseClient):
         Example:
             client.status()[0].state  # "AVAILABLE"
         """
-        return self._transport.run(management.status(self._operations, VersionSelector(version)), timeout)
+        return self._runner.run(management.status(self._operations, VersionSelector(version)), timeout)
 
     def versions(self, *, timeout: float | None = None) -> list[int]:
         """The numbers of the versions that answer, newest first.
@@ -479,7 +543,7 @@ class Client(BaseClient):
         Example:
             client.reload([ModelConfig("film", "/models/film"), ModelConfig("names", "/models/names")])
         """
-        self._transport.run(management.reload(self._operations, config), timeout)
+        self._runner.run(management.reload(self._operations, config), timeout)
 
     def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         """Wait until the server is there and a version of the model is available, on each connection.
@@ -499,13 +563,14 @@ class Client(BaseClient):
             client.wait_until_ready(30)
         """
         limit = seconds("timeout", timeout)
-        connections = self._transport.connections
-        steps = management.wait_until_ready(self._operations, VersionSelector(version), limit, connections)
-        return self._transport.run(steps, limit)
+        steps = management.wait_until_ready(
+            self._operations, VersionSelector(version), limit, self._connections
+        )
+        return self._runner.run(steps, limit)
 
     def close(self) -> None:
         """Close all connections. Calls in other threads end with CancelledError; closing twice is fine."""
-        self._transport.close()
+        self._runner.close()
 
     def __enter__(self) -> Self:
         return self
@@ -513,5 +578,8 @@ class Client(BaseClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _connect(self, settings: TransportSettings) -> None:
-        self._transport = SyncTransport(settings)
+    def _over_grpc(self, settings: TransportSettings) -> Transport:
+        return SyncTransport(settings)
+
+    def _run_over(self, transport: Transport, timeout: float, concurrency: int) -> None:
+        self._runner = SyncRunner(transport, self._operations.server, timeout, concurrency)

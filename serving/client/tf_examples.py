@@ -21,7 +21,8 @@ from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from .answers import ClassScore
 from .operations import DEFAULT_SIGNATURE, Operations
-from .steps import CLASSIFY, MULTI_INFERENCE, REGRESS, Many, Request, Steps
+from .steps import Many, Steps
+from .transport.base import CLASSIFY, MULTI_INFERENCE, REGRESS, Request
 from .version_selector import VersionSelector
 
 _T = TypeVar("_T")

@@ -18,7 +18,7 @@ from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import AsyncClient, Client, ModelConfig
-from keras_selfattn.serving.client.steps import PREDICT, Request
+from keras_selfattn.serving.client.transport.base import PREDICT, Request
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 X = np.float32([[1, 2]])
@@ -302,7 +302,7 @@ def test_a_call_under_way_that_is_cancelled_says_so(raw_server, in_background, u
         return b""
 
     with Client(raw_server(answer), connections=connections) as client:
-        call = client._transport._begin(Request(PREDICT, b""), time.monotonic() + 60)
+        call = client._runner.transport.begin(Request(PREDICT, b""), 60)
         result = in_background(call.result)
         until(lambda: len(arrived) > times)
         call.cancel()
@@ -328,7 +328,7 @@ def test_a_retry_that_begins_while_it_is_cancelled_ends(raw_server, until):
         return {}
 
     with Client(raw_server(answer), connections=2, metadata=metadata) as client:
-        call = client._transport._begin(Request(PREDICT, b""), time.monotonic() + 60)
+        call = client._runner.transport.begin(Request(PREDICT, b""), 60)
         until(lambda: "retry" in asked)
         call.cancel()
         release.set()

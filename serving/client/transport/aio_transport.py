@@ -4,26 +4,23 @@ import asyncio
 import inspect
 import os
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from ...errors import ServingError, UnavailableError
-from ..steps import Many, Pause, Request, Step, Steps
+from ...errors import UnavailableError
+from .base import AsyncTransport, Request
 from .connection import ConnectionSettings
-from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
-
-_T = TypeVar("_T")
+from .shared_transport import FAILURES, Call, ClosedError, SharedTransport, TransportSettings
+from .targets import Lookup
 
 # The process that first used asyncio's gRPC. gRPC has one thread for all channels, which survives no fork.
 _asyncio_process: int | None = None
 
 
-class AsyncTransport(Transport):
-    """Run operations as coroutines.
+class AioTransport(SharedTransport["AsyncChannel"], AsyncTransport):
+    """Make calls with gRPC as coroutines.
 
     Args:
         settings: how calls are made.
@@ -34,115 +31,48 @@ class AsyncTransport(Transport):
         owner = LoopOwner()
         self._channels = [AsyncChannel(each, owner) for each in self._kinds()]
 
-    async def run(self, steps: Steps[_T], timeout: float | None) -> _T:
-        """Drive one operation to its result, all of its calls within one deadline."""
-        deadline = time.monotonic() + self.limit(timeout)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = await self._do(step, deadline)
-                except ServingError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as finished:
-            return finished.value
+    async def asend(self, request: Request, timeout: float) -> bytes:
+        """Return the answer, or the answer to a retry where a retry is allowed and can help."""
+        deadline = time.monotonic() + timeout
+        place, attempts = self.place(request, None), 0
+        while True:
+            try:
+                return await self._once(request, place, deadline)
+            except UnavailableError as error:
+                attempts += 1
+                pause = self.pause(request, error, place, attempts, deadline)
+            await asyncio.sleep(pause)
+            place = self.place(request, place)
 
-    async def stream(
-        self, requests: AsyncIterator[Request], deadline: Callable[[], float]
-    ) -> AsyncGenerator[tuple[Request, bytes], None]:
-        """Yield each request and its answer, in order, with a few calls in progress; see SyncTransport."""
-        pending: deque[tuple[Request, asyncio.Task[bytes]]] = deque()
-        failure: Exception | None = None
-        try:
-            while True:
-                while pending and (len(pending) >= self.settings.concurrency or pending[0][1].done()):
-                    yield pending[0][0], await pending[0][1]
-                    pending.popleft()
-                try:
-                    request = await anext(requests)
-                except StopAsyncIteration:
-                    break
-                except Exception as error:  # noqa: BLE001 - whatever a caller's rows raise; raised below
-                    failure = error
-                    break
-                pending.append((request, asyncio.ensure_future(self._send(request, deadline()))))
-            while pending:
-                yield pending[0][0], await pending[0][1]
-                pending.popleft()
-            if failure is not None:
-                raise failure
-        finally:
-            tasks = [task for _, task in pending]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the calls in progress."""
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
-    async def _do(self, step: Step, deadline: float) -> Any:
-        if isinstance(step, Many):
-            return [answer async for _, answer in self.stream(_each(step.requests), lambda: deadline)]
-        if isinstance(step, Pause):
-            return await asyncio.sleep(min(step.seconds, self._time_left(deadline)))
-        return await self._send(step, deadline)
-
-    async def _send(self, request: Request, deadline: float) -> bytes:
-        """Return the answer, or the answer to a retry where a retry is allowed and can help."""
-        place, attempts = self._place(request), 0
-        while True:
-            try:
-                answer = await self._once(request, deadline, place)
-            except UnavailableError as error:
-                attempts += 1
-                for channel in self._channels[place :: self.connections]:
-                    channel.lookup.failed()
-                self._round_robin.failed(place)
-                pause = self._pause(request, error, attempts, deadline)
-            else:
-                if self.connections > 1:
-                    self._retries.answered()
-                return answer
-            await asyncio.sleep(pause)
-            place = self._round_robin.pick(place)
-
-    async def _once(self, request: Request, deadline: float, place: int) -> bytes:
+    async def _once(self, request: Request, place: int, deadline: float) -> bytes:
         started = time.monotonic()
         try:
-            channel = self._channels[self._index(place, deadline)]
-            call = await channel.call(request.method, self._time_left(deadline, request))
+            call = await self._call(request, place, deadline)
             metadata = await self._metadata(request, deadline)
             answer = await call(request.message, **self._options_of(request, metadata, deadline))
-        except grpc.RpcError as error:
-            raise self._failure(request, error, started) from error
-        except ClosedError as error:
-            raise self._closed(str(error)) from None
-        except TimeoutError as error:
-            if isinstance(error, ServingError):
-                raise
-            details = "the servers' names, or the metadata of the call, were not found in time"
-            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
+        except FAILURES as error:
+            self.fail(request, error, started)
         except asyncio.CancelledError:
             # asyncio's CancelledError is for cancelled tasks; a client that was closed raises our own.
             if self._channels[place].closed and not _being_cancelled():
                 raise self._error(request, grpc.StatusCode.CANCELLED, "the client was closed") from None
             raise
-        self._log(request, grpc.StatusCode.OK, started)
+        self.answered(request, started)
         return answer
+
+    async def _call(self, request: Request, place: int, deadline: float) -> Call:
+        channel = self._channels[self._index(place, deadline)]
+        return await channel.call(request.method, self.time_left(deadline, request))
 
     async def _metadata(self, request: Request, deadline: float) -> Any:
         metadata = self.settings.connection.call_metadata()
         if inspect.isawaitable(metadata):
-            return await asyncio.wait_for(metadata, self._time_left(deadline, request))
+            return await asyncio.wait_for(metadata, self.time_left(deadline, request))
         return metadata
-
-
-async def _each(requests: Iterator[Request]) -> AsyncIterator[Request]:
-    for request in requests:
-        yield request
 
 
 def _being_cancelled() -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from ...errors import UnavailableError
-from ..steps import SAFE_TO_REPEAT, Request
+from .base import SAFE_TO_REPEAT, Request
 
 # gRPC's longest wait before it connects again.
 _LEFT_OUT_SECONDS = 1.0

@@ -1,67 +1,46 @@
-"""Shared parts of the two transports: limits, options, and the conversion of gRPC's errors."""
+"""Shared parts of the two gRPC transports: attempts, options, and the conversion of gRPC's errors.
 
-# Not all callers have a type checker.
-# pyright: reportUnnecessaryIsInstance=false
+Both transports have the same steps: `send` makes attempts (`_once`) until one is answered or no other can
+help; an attempt takes a channel's `call`, sends the bytes and turns a failure into a ServingError.
+"""
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import grpc
-import numpy as np
 
-from ...errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
+from ...errors import ClientClosedError, ServingError, UnavailableError
 from ..server_ref import ServerRef
-from ..steps import Request
-from . import connection as connection_settings
-from .connection import ConnectionSettings
+from . import connection
+from .base import Request
+from .connection import ConnectionSettings, pairs_of
 from .retries import Retries, RoundRobin
-from .security import pairs_of
-from .targets import Targets
+from .targets import Lookup
 
 log = logging.getLogger("keras_selfattn.serving.client")
 
 Call = Callable[..., Any]
-
-_MOST_SECONDS = 365 * 24 * 3600  # a year; gRPC treats a timeout of ten years as already over
-
-# Seconds between lookups of the names of several servers while calls fail.
-_LOOK_AGAIN_SECONDS = 5.0
 
 
 class ClosedError(Exception):
     """A channel was closed, or cannot be used in this process or loop; the message says which."""
 
 
-class Lookup:
-    """Addresses of several servers, looked up when a channel is made, and again once calls have failed.
+FAILURES = (grpc.RpcError, grpc.FutureCancelledError, ClosedError, TimeoutError, ValueError)
+"""Exceptions of an attempt that `SharedTransport.fail` turns into ours."""
 
-    Args:
-        targets: the servers.
-    """
 
-    def __init__(self, targets: Targets):
-        self._targets = targets
-        self._at = 0.0
-        self.due = True
+class Channel(Protocol):
+    """A channel of one connection: SyncChannel, AsyncChannel."""
 
-    def find(self) -> str:
-        """The name by which gRPC finds the servers now."""
-        found = self._targets.for_grpc()
-        self._at, self.due = time.monotonic(), False
-        return found
+    lookup: Lookup
+    closed: bool
 
-    @property
-    def takes_time(self) -> bool:
-        """True if names must be looked up."""
-        return self._targets.looked_up
 
-    def failed(self) -> None:
-        """Record that a call found no server: the servers may have moved."""
-        self.due = self.due or (self.takes_time and time.monotonic() - self._at > _LOOK_AGAIN_SECONDS)
+_Channel = TypeVar("_Channel", bound=Channel)
 
 
 @dataclass(frozen=True)
@@ -71,31 +50,22 @@ class TransportSettings:
     Args:
         server: the server and the model, for messages.
         connection: how to connect.
-        timeout: seconds each operation may take unless it says otherwise.
-        concurrency: the number of simultaneous calls of one operation.
         wait_for_ready: True makes calls wait for a server that is not there.
-
-    Raises:
-        InvalidInputError: a number is out of its range.
     """
 
     server: ServerRef
     connection: ConnectionSettings
-    timeout: float
-    concurrency: int
     wait_for_ready: bool
 
-    def __post_init__(self) -> None:
-        seconds("timeout", self.timeout)
-        at_least_one("concurrency", self.concurrency)
 
-
-class Transport:
-    """The shared part of `SyncTransport` and `AsyncTransport`, which wait for calls in different ways.
+class SharedTransport(Generic[_Channel]):
+    """The shared part of `SyncTransport` and `AioTransport`, which wait for calls in different ways.
 
     Args:
         settings: the settings of all calls.
     """
+
+    _channels: list[_Channel]
 
     def __init__(self, settings: TransportSettings):
         self.settings = settings
@@ -104,11 +74,58 @@ class Transport:
         self._round_robin = RoundRobin(self.connections)
         self._retries = Retries(self.connections)
 
-    def limit(self, timeout: float | None) -> float:
-        """Seconds that an operation may take: its own, or the client's."""
-        return self.settings.timeout if timeout is None else seconds("timeout", timeout)
+    def _kinds(self) -> list[ConnectionSettings]:
+        """The settings of all channels: those of the places, and again those for long calls."""
+        usual = self.settings.connection
+        each_place = range(self.connections)
+        return [kind for kind in (usual, replace(usual, for_long_calls=True)) for _ in each_place]
 
-    def _time_left(self, deadline: float, request: Request | None = None) -> float:
+    # The attempts of a call, in their order.
+
+    def place(self, request: Request, failed: int | None) -> int:
+        """The number of the connection for an attempt: the request's own, or the next but `failed`."""
+        if self.connections == 1:
+            return 0
+        if failed is None and request.connection is not None:
+            return request.connection
+        return self._round_robin.pick(failed)
+
+    def _index(self, place: int, deadline: float) -> int:
+        """The number of the channel for a call on connection `place`."""
+        is_long = deadline - time.monotonic() > connection.LONG_CALL_SECONDS
+        return place + self.connections if is_long else place
+
+    def _options_of(self, request: Request, metadata: Any, deadline: float) -> dict[str, Any]:
+        """Return the options of a call to gRPC. The metadata comes first: it may have taken time to get."""
+        return {
+            "metadata": pairs_of(metadata) or None,
+            "wait_for_ready": request.wait_for_ready or self.settings.wait_for_ready,
+            "timeout": self.time_left(deadline, request),
+        }
+
+    def pause(
+        self, request: Request, error: UnavailableError, place: int, attempts: int, deadline: float
+    ) -> float:
+        """Seconds until the next attempt of a call, after `attempts` failed ones, the last on `place`.
+
+        Raises:
+            UnavailableError: `error`, if there is no other attempt, or it would be too late.
+        """
+        for channel in self._channels[place :: self.connections]:
+            channel.lookup.failed()
+        self._round_robin.failed(place)
+        pause = self._retries.pause(request, error, attempts)
+        if pause is None or (pause and pause >= deadline - time.monotonic()):
+            raise error
+        return pause
+
+    def answered(self, request: Request, started: float) -> None:
+        """Note that an attempt was answered."""
+        self._log(request, grpc.StatusCode.OK, started)
+        if self.connections > 1:
+            self._retries.answered()
+
+    def time_left(self, deadline: float, request: Request) -> float:
         """Seconds until the deadline.
 
         Raises:
@@ -119,45 +136,24 @@ class Transport:
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, "the time is up")
         return left
 
-    def _place(self, request: Request) -> int:
-        """The number of the connection for a call: its own, or the next."""
-        if self.connections == 1:
-            return 0
-        return self._round_robin.pick() if request.connection is None else request.connection
+    def fail(self, request: Request, error: Exception, started: float) -> NoReturn:
+        """Raise our exception for that of an attempt."""
+        if isinstance(error, grpc.RpcError):
+            raise self._failure(request, error, started) from error
+        if isinstance(error, grpc.FutureCancelledError):
+            raise self._error(request, grpc.StatusCode.CANCELLED, "the call was cancelled") from None
+        if isinstance(error, ClosedError):
+            raise self._closed(str(error)) from None
+        if isinstance(error, TimeoutError) and not isinstance(error, ServingError):
+            details = str(error) or "the servers' names, or the metadata of the call, were not found in time"
+            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
+        if isinstance(error, ValueError) and not isinstance(error, ServingError) and self._channels[0].closed:
+            # Another thread closed the channel after the check: grpc then raises a ValueError.
+            raise self._closed("is closed; make a new one") from None
+        raise error
 
-    def _kinds(self) -> list[ConnectionSettings]:
-        """The settings of all channels: those of the places, and again those for long calls."""
-        usual = self.settings.connection
-        each_place = range(self.connections)
-        return [kind for kind in (usual, replace(usual, for_long_calls=True)) for _ in each_place]
-
-    def _index(self, place: int, deadline: float) -> int:
-        """The number of the channel for a call on connection `place`."""
-        is_long = deadline - time.monotonic() > connection_settings.LONG_CALL_SECONDS
-        return place + self.connections if is_long else place
-
-    def _pause(self, request: Request, error: UnavailableError, attempts: int, deadline: float) -> float:
-        """Seconds until the next attempt of a failed call.
-
-        Raises:
-            UnavailableError: `error`, if there is no other attempt, or it would be too late.
-        """
-        pause = self._retries.pause(request, error, attempts)
-        if pause is None or (pause and pause >= deadline - time.monotonic()):
-            raise error
-        return pause
-
-    def _options_of(self, request: Request, metadata: Any, deadline: float) -> dict[str, Any]:
-        """Return the options of a call to gRPC. The metadata comes first: it may have taken time to get."""
-        return {
-            "metadata": pairs_of(metadata) or None,
-            "wait_for_ready": request.wait_for_ready or self.settings.wait_for_ready,
-            "timeout": self._time_left(deadline, request),
-        }
-
-    def _error(self, request: Request | None, code: grpc.StatusCode, details: str) -> ServingError:
-        signature, rows = ("", None) if request is None else (request.signature, request.rows)
-        return self.server.error(code, details, signature, rows)
+    def _error(self, request: Request, code: grpc.StatusCode, details: str) -> ServingError:
+        return self.server.error(code, details, request.signature, request.rows)
 
     def _failure(self, request: Request, error: grpc.RpcError, started: float) -> ServingError:
         """The exception for gRPC's `error` of a call."""
@@ -165,9 +161,7 @@ class Transport:
         call: Any = error
         code = call.code() or grpc.StatusCode.UNKNOWN
         self._log(request, code, started)
-        failure = self._error(request, code, call.details() or "")
-        failure.__cause__ = error
-        return failure
+        return self._error(request, code, call.details() or "")
 
     def _log(self, request: Request, code: grpc.StatusCode, started: float) -> None:
         if log.isEnabledFor(logging.DEBUG):
@@ -179,30 +173,3 @@ class Transport:
     def _closed(self, reason: str) -> ClientClosedError:
         message = f"this client of {self.server.target} {reason}"
         return ClientClosedError(message, target=self.server.target, model=self.server.model)
-
-
-def seconds(name: str, value: float) -> float:
-    """Check `value` as a time limit in seconds.
-
-    Raises:
-        InvalidInputError: it is not a positive finite number.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise InvalidInputError(f"{name} must be a number of seconds. Received {value!r}")
-    if not (math.isfinite(value) and 0 < value <= _MOST_SECONDS):
-        raise InvalidInputError(
-            f"{name} must be a positive, finite number of seconds, of a year at most, so that no call waits "
-            f"for ever. Received {value!r}"
-        )
-    return float(value)
-
-
-def at_least_one(name: str, value: int) -> int:
-    """Check `value` as a count.
-
-    Raises:
-        InvalidInputError: it is not a positive integer.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidInputError(f"{name} must be a positive integer. Received {value!r}")
-    return int(value)

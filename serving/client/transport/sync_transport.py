@@ -1,28 +1,24 @@
 """Calls that block their thread, over a channel that survives a fork."""
 
-import functools
 import inspect
 import os
 import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from concurrent import futures
+from typing import Any
 
 import grpc
 
-from ...errors import InvalidInputError, ServingError, UnavailableError
-from ..steps import Many, Pause, Request, Step, Steps
+from ...errors import InvalidInputError, UnavailableError
+from .base import PendingAnswer, Request, Transport
 from .connection import ConnectionSettings
-from .pending_call import Attempt, PendingCall, RetriedPendingCall, Wait
-from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
-
-_T = TypeVar("_T")
+from .shared_transport import FAILURES, Call, ClosedError, SharedTransport, TransportSettings
+from .targets import Lookup
 
 
-class SyncTransport(Transport):
-    """Run operations from any thread.
+class SyncTransport(SharedTransport["SyncChannel"], Transport):
+    """Make calls with gRPC, from any thread.
 
     Args:
         settings: how calls are made.
@@ -32,98 +28,51 @@ class SyncTransport(Transport):
         super().__init__(settings)
         self._channels = [SyncChannel(each) for each in self._kinds()]
 
-    def run(self, steps: Steps[_T], timeout: float | None) -> _T:
-        """Drive one operation to its result, all of its calls within one deadline."""
-        deadline = time.monotonic() + self.limit(timeout)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = self._do(step, deadline)
-                except ServingError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as finished:
-            return finished.value
-
-    def _do(self, step: Step, deadline: float) -> Any:
-        if isinstance(step, Many):
-            return [answer for _, answer in self.stream(step.requests, lambda: deadline)]
-        if isinstance(step, Pause):
-            return time.sleep(min(step.seconds, self._time_left(deadline)))
-        return self._send(step, deadline)
-
-    def stream(
-        self, requests: Iterator[Request], deadline: Callable[[], float]
-    ) -> Iterator[tuple[Request, bytes]]:
-        """Yield each request and its answer, in order, with a few calls in progress.
-
-        Answers are yielded before the next request is read. If reading a request fails, the answers of calls
-        in progress are still yielded.
-        """
-        pending: deque[PendingCall] = deque()
-        failure: Exception | None = None
-        try:
-            while True:
-                while pending and (len(pending) >= self.settings.concurrency or pending[0].done()):
-                    yield pending[0].request, pending[0].result()
-                    pending.popleft()
-                try:
-                    request = next(requests)
-                except StopIteration:
-                    break
-                except Exception as error:  # noqa: BLE001 - whatever a caller's rows raise; raised below
-                    failure = error
-                    break
-                pending.append(self._begin(request, deadline()))
-            while pending:
-                yield pending[0].request, pending[0].result()
-                pending.popleft()
-            if failure is not None:
-                raise failure
-        finally:
-            for each in pending:
-                each.cancel()
-
-    def _send(self, request: Request, deadline: float) -> bytes:
-        ask = functools.partial(self._ask, request, deadline)
-        return self._answer(request, deadline, self._place(request), ask, time.sleep)
-
-    def _begin(self, request: Request, deadline: float) -> PendingCall:
-        place = self._place(request)
-        begin = functools.partial(self._future, request, deadline)
-        answer = functools.partial(self._answer, request, deadline, place)
-        kind = PendingCall if self.connections == 1 else RetriedPendingCall
-        return self._translated(request, lambda: kind(request, place, begin, answer))
-
-    def _answer(self, request: Request, deadline: float, place: int, attempt: Attempt, wait: Wait) -> bytes:
-        """Return the answer of the first attempt, on connection `place`, or of a retry if one can help."""
-        attempts = 0
+    def send(self, request: Request, timeout: float) -> bytes:
+        """Return the answer, or the answer to a retry where a retry is allowed and can help."""
+        deadline = time.monotonic() + timeout
+        place, attempts = self.place(request, None), 0
         while True:
             try:
-                answer = self._translated(request, functools.partial(attempt, place))
+                return self._once(request, place, deadline)
             except UnavailableError as error:
                 attempts += 1
-                for channel in self._channels[place :: self.connections]:
-                    channel.lookup.failed()
-                self._round_robin.failed(place)
-                pause = self._pause(request, error, attempts, deadline)
-            else:
-                if self.connections > 1:
-                    self._retries.answered()
-                return answer
-            wait(pause)
-            place = self._round_robin.pick(place)
+                pause = self.pause(request, error, place, attempts, deadline)
+            time.sleep(pause)
+            place = self.place(request, place)
 
-    def _ask(self, request: Request, deadline: float, place: int) -> bytes:
-        # Bytes in and out: `operations` parses them, so an unreadable answer is a separate kind of error.
-        call = self._call(request, deadline, place)
-        return call(request.message, **self._options_of(request, self._metadata(), deadline))
+    def begin(self, request: Request, timeout: float) -> PendingAnswer:
+        """Begin a call; its answer is there, or its retries are made, while others go on."""
+        return PendingCall(self, request, time.monotonic() + timeout)
 
-    def _future(self, request: Request, deadline: float, place: int) -> Any:
-        call: Any = self._call(request, deadline, place)
-        return call.future(request.message, **self._options_of(request, self._metadata(), deadline))
+    def close(self) -> None:
+        """End the calls in progress."""
+        for channel in self._channels:
+            channel.close()
+
+    def _once(self, request: Request, place: int, deadline: float) -> bytes:
+        started = time.monotonic()
+        try:
+            # Bytes in and out: `operations` parses them, so an unreadable answer is a separate kind of error.
+            call = self._call(request, place, deadline)
+            answer = call(request.message, **self._options_of(request, self._metadata(), deadline))
+        except FAILURES as error:
+            self.fail(request, error, started)
+        self.answered(request, started)
+        return answer
+
+    def attempt(self, request: Request, place: int, deadline: float) -> Any:
+        """Begin an attempt; return gRPC's future of its answer."""
+        started = time.monotonic()
+        try:
+            call: Any = self._call(request, place, deadline)
+            return call.future(request.message, **self._options_of(request, self._metadata(), deadline))
+        except FAILURES as error:
+            self.fail(request, error, started)
+
+    def _call(self, request: Request, place: int, deadline: float) -> Call:
+        channel = self._channels[self._index(place, deadline)]
+        return channel.call(request.method, self.time_left(deadline, request))
 
     def _metadata(self) -> Any:
         metadata = self.settings.connection.call_metadata()
@@ -135,39 +84,97 @@ class SyncTransport(Transport):
             )
         return metadata
 
-    def _translated(self, request: Request, make: Callable[[], _T]) -> _T:
-        """Return the result of `make`, and turn gRPC's errors into ours."""
-        started = time.monotonic()
+
+class PendingCall:
+    """A call in progress, while the process does other work.
+
+    With one connection, the one retry is made when the answer is asked for: gRPC has made the others. With
+    several they are made at once, in a thread, as gRPC's own are: several failed calls wait at the same time,
+    while other calls continue.
+
+    Args:
+        transport: makes the attempts.
+        request: the call.
+        deadline: time.monotonic() at which it ends.
+    """
+
+    def __init__(self, transport: SyncTransport, request: Request, deadline: float):
+        self._transport, self._request, self._deadline = transport, request, deadline
+        self._cancelled = threading.Event()
+        self._place = transport.place(request, None)
+        self._started = time.monotonic()
+        self._attempt = transport.attempt(request, self._place, deadline)
+        self._settled: futures.Future[bytes] | None = None  # with several connections
+        if transport.connections > 1:
+            self._settled = futures.Future()
+            self._attempt.add_done_callback(self._settle_beside)
+
+    def done(self) -> bool:
+        """Return True if `result` returns at once, or the first attempt has failed."""
+        return self._attempt.done() if self._settled is None else self._settled.done()
+
+    def result(self) -> bytes:
+        """Return the answer; call it once.
+
+        Raises:
+            ServingError: the call failed; CancelledError after `cancel`.
+        """
+        return self._answer() if self._settled is None else self._settled.result()
+
+    def cancel(self) -> None:
+        """End the current attempt, or the pause before one. No other attempt follows."""
+        self._cancelled.set()
+        self._attempt.cancel()
+
+    def _answer(self) -> bytes:
+        """Return the answer of the first attempt, or of a retry if one can help: the loop of `send`."""
+        attempts = 0
+        while True:
+            try:
+                return self._once()
+            except UnavailableError as error:
+                attempts += 1
+                pause = self._transport.pause(self._request, error, self._place, attempts, self._deadline)
+            self._cancelled.wait(pause)
+            self._place = self._transport.place(self._request, self._place)
+            self._begin_another()
+
+    def _once(self) -> bytes:
         try:
-            answer = make()
-        except grpc.RpcError as error:
-            raise self._failure(request, error, started) from error
-        except grpc.FutureCancelledError:
-            raise self._error(request, grpc.StatusCode.CANCELLED, "the call was cancelled") from None
-        except ServingError:
-            raise
-        except ValueError:
-            # Another thread closed the channel after the check: grpc then raises a ValueError.
-            self._call(request, time.monotonic() + 1, 0)
-            raise
-        self._log(request, grpc.StatusCode.OK, started)
+            answer = self._attempt.result()
+        except FAILURES as error:
+            self._transport.fail(self._request, error, self._started)
+        self._transport.answered(self._request, self._started)
         return answer
 
-    def _call(self, request: Request, deadline: float, place: int) -> Call:
-        try:
-            channel = self._channels[self._index(place, deadline)]
-            return channel.call(request.method, self._time_left(deadline, request))
-        except ClosedError as error:
-            raise self._closed(str(error)) from None
-        except TimeoutError as error:
-            if isinstance(error, ServingError):
-                raise
-            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, str(error)) from None
+    def _begin_another(self) -> None:
+        self._started = time.monotonic()
+        if self._cancelled.is_set():
+            self._transport.fail(self._request, grpc.FutureCancelledError(), self._started)
+        self._attempt = self._transport.attempt(self._request, self._place, self._deadline)
+        # `cancel` may have ended the previous attempt meanwhile. It sets the event and then looks for the
+        # attempt, so one of the two always sees the other.
+        if self._cancelled.is_set():
+            self._attempt.cancel()
 
-    def close(self) -> None:
-        """End the calls in progress."""
-        for channel in self._channels:
-            channel.close()
+    def _settle_beside(self, attempt: Any) -> None:
+        """Settle the call once the first attempt has ended: in a thread if it failed and may be retried."""
+        try:
+            if attempt.code() is grpc.StatusCode.UNAVAILABLE:
+                threading.Thread(target=self._settle, name="retry", daemon=True).start()
+                return
+        except Exception as error:  # noqa: BLE001 - no thread is available; raised in the thread that asks
+            assert self._settled is not None
+            self._settled.set_exception(error)
+            return
+        self._settle()
+
+    def _settle(self) -> None:
+        assert self._settled is not None
+        try:
+            self._settled.set_result(self._answer())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that asks for the answer
+            self._settled.set_exception(error)
 
 
 class SyncChannel:
@@ -179,7 +186,7 @@ class SyncChannel:
 
     def __init__(self, connection: ConnectionSettings):
         self._connection = connection
-        self._closed = False
+        self.closed = False
         self._inherited: list[grpc.Channel | None] = []
         self._begin()
 
@@ -197,7 +204,7 @@ class SyncChannel:
             self._begin()
         target = self._find(seconds_left) if self.lookup.due or self._channel is None else None
         with self._lock:
-            if self._closed:
+            if self.closed:
                 raise ClosedError("is closed; make a new one")
             if target is not None and (self._channel is None or target != self._target):
                 # Calls in progress keep their channel.
@@ -210,7 +217,7 @@ class SyncChannel:
 
     def close(self) -> None:
         """End the calls in progress. Closing twice is fine."""
-        self._closed = True
+        self.closed = True
         if self._process != os.getpid():
             return
         with self._lock:

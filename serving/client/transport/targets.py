@@ -1,4 +1,4 @@
-"""Parse and check addresses of servers, and join them to one name for gRPC."""
+"""Parse and check addresses of servers, join them to one name for gRPC, and look that up again in time."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import re
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from ...errors import InvalidInputError, UnavailableError
 log = logging.getLogger("keras_selfattn.serving.client")
 
 _UNIX = "unix:"
+
+# Seconds between lookups of the names of several servers while calls fail.
+_LOOK_AGAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Targets:
     addresses: tuple[str, ...]
 
     @classmethod
-    def of(cls, target: str | Sequence[str]) -> "Targets":
+    def of(cls, target: str | Sequence[str] | None) -> "Targets":
         """Parse the caller's targets.
 
         Raises:
@@ -96,6 +100,34 @@ class Targets:
 
     def __str__(self) -> str:
         return ", ".join(self.addresses)
+
+
+class Lookup:
+    """Addresses of several servers, looked up when a channel is made, and again once calls have failed.
+
+    Args:
+        targets: the servers.
+    """
+
+    def __init__(self, targets: Targets):
+        self._targets = targets
+        self._at = 0.0
+        self.due = True
+
+    def find(self) -> str:
+        """The name by which gRPC finds the servers now."""
+        found = self._targets.for_grpc()
+        self._at, self.due = time.monotonic(), False
+        return found
+
+    @property
+    def takes_time(self) -> bool:
+        """True if names must be looked up."""
+        return self._targets.looked_up
+
+    def failed(self) -> None:
+        """Record that a call found no server: the servers may have moved."""
+        self.due = self.due or (self.takes_time and time.monotonic() - self._at > _LOOK_AGAIN_SECONDS)
 
 
 def _checked(address: str) -> str:
