@@ -173,10 +173,10 @@ def _status(options: Namespace) -> int:
 
 def _metadata(options: Namespace) -> int:
     from keras_selfattn.asking.answer_values import metadata_record
-    from keras_selfattn.asking.connection import connected
+    from keras_selfattn.asking.connection import connected, version_of
 
     with connected(options.model, vars(options)) as client:
-        metadata = client.metadata(options.version, label=options.label)
+        metadata = client.metadata(version_of(vars(options)))
     if options.as_json:
         print(json.dumps(metadata_record(metadata), indent=2, ensure_ascii=False))
     else:

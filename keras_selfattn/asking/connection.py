@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_selfattn.serving.client import TLS, Client, ModelMetadata, Signature
-from keras_selfattn.serving.errors import FailedPreconditionError
+from keras_selfattn.serving.client import TLS, Client, Label, ModelMetadata, Signature
+from keras_selfattn.serving.errors import FailedPreconditionError, InvalidInputError
 
 
 def connected(model: str, options: Mapping[str, Any], **settings: Any) -> Client:
@@ -21,6 +21,25 @@ def connected(model: str, options: Mapping[str, Any], **settings: Any) -> Client
         wait_for_ready=options["wait_for_ready"],
         **settings,
     )
+
+
+def version_of(options: Mapping[str, Any]) -> int | Label | None:
+    """Return the version that the options ask for: by number, by label, or the latest.
+
+    Raises:
+        InvalidInputError: for both, or an empty label.
+
+    Example:
+
+        >>> version_of({"version": None, "label": "stable"})
+        Label(name='stable')
+    """
+    version, label = options["version"], options["label"]
+    if label is None:
+        return version
+    if version is not None:
+        raise InvalidInputError(f"give version or label, not both. Received {version} and {label!r}")
+    return Label(label)
 
 
 def signature_of(metadata: ModelMetadata, name: str) -> Signature:

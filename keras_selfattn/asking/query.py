@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from keras_selfattn.asking.answer_values import cell_text, default_outputs, plain
 from keras_selfattn.asking.asked_rows import QueryRow, Wrap, asked_rows, check_asked
-from keras_selfattn.asking.connection import connected, signature_of
+from keras_selfattn.asking.connection import connected, signature_of, version_of
 from keras_selfattn.asking.input_cells import without_padding
 from keras_selfattn.errors import DataError
 from keras_selfattn.files import valid_json
@@ -50,7 +50,7 @@ def query(
     """
     check_asked(texts, file, options)
     with connected(model, options) as client:
-        metadata = client.metadata(options["version"], label=options["label"])
+        metadata = client.metadata(version_of(options))
         signature = signature_of(metadata, options["signature"])
         outputs = list(options["outputs"]) or default_outputs(signature)
         rows = asked_rows(signature, texts, file, options, wrap)
@@ -79,8 +79,8 @@ def answered(
             given.append((record, row))
             yield row
 
-    asked_of = {name: options[name] for name in ("version", "label", "batch_size")}
-    for answer in client.predict_iter(rows(), options["signature"], outputs, known=signature, **asked_of):
+    asked_of = {"version": version_of(options), "batch_size": options["batch_size"], "known": signature}
+    for answer in client.predict_iter(rows(), options["signature"], outputs, **asked_of):
         record, row = given.popleft()
         values = without_padding(signature, row, {name: answer[name] for name in outputs})
         yield record | {f"predicted_{name}" if name in record else name: values[name] for name in outputs}

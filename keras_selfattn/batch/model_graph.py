@@ -16,8 +16,8 @@ from keras_selfattn.errors import ConfigError, DataError, first_line
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.files.version_files import GRAPHS, digest
 from keras_selfattn.serving.client import Signature, TensorSpec
-from keras_selfattn.serving.client.server_ref import ServerRef
 from keras_selfattn.serving.client.inputs import checked_inputs
+from keras_selfattn.serving.client.server_ref import ServerRef
 from keras_selfattn.serving.errors import InvalidInputError
 
 DEFAULT_SIGNATURE = "serving_default"

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_selfattn.asking.asked_rows import asked_rows, check_asked
 from keras_selfattn.asking.commands import CONNECTION, LABEL, VERSION
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.connection import connected, version_of
 from keras_selfattn.cli.shared.console import console, reading_bar
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError, SelfAttentionError
@@ -49,9 +49,9 @@ def command(model: str, texts: tuple[str, ...], file: Path | None, output: Path,
     if output.suffix != ".npy" or output.is_dir():
         raise DataError(f"--output must be a file that ends in .npy. Received {str(output)!r}.")
     check_asked(texts, file, options)
-    asked: dict[str, Any] = {name: options[name] for name in ("version", "label")}
+    asked: dict[str, Any] = {"version": version_of(options)}
     with connected(model, options) as client:
-        signature = client.metadata(asked["version"], label=asked["label"]).signatures.get(_SIGNATURE)
+        signature = client.metadata(asked["version"]).signatures.get(_SIGNATURE)
         if signature is None:
             raise FailedPreconditionError(
                 f"The model {model!r} has no signature {_SIGNATURE!r}: it gives no vectors. Export a "

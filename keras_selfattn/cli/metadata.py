@@ -8,7 +8,7 @@ import click
 
 from keras_selfattn.asking.answer_values import metadata_record
 from keras_selfattn.asking.commands import METADATA
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.connection import connected, version_of
 from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.cli.shared.panels import PanelCommand
 from keras_selfattn.serving.client import TensorSpec
@@ -16,10 +16,10 @@ from keras_selfattn.serving.client import TensorSpec
 
 @click.command(METADATA.name, cls=PanelCommand, panels=METADATA.panels, help=METADATA.description)
 @click.argument("model")
-def command(model: str, version: int | None, label: str | None, as_json: bool, **options: Any) -> None:
+def command(model: str, as_json: bool, **options: Any) -> None:
     """Print the signatures of the model; see `commands.METADATA`."""
     with connected(model, options) as client:
-        metadata = client.metadata(version, label=label)
+        metadata = client.metadata(version_of(options))
     if as_json:
         click.echo(json.dumps(metadata_record(metadata), indent=2, ensure_ascii=False))
         return

@@ -6,17 +6,17 @@ with importing("client", __name__):
     from .aio import AsyncClient
     from .answers import (
         Classification,
-        ClassScore,
         Contributions,
         Explanation,
         Labelling,
         Prediction,
         VersionStatus,
     )
+    from .inputs import serialized_example
     from .management import ModelConfig
     from .model_metadata import ModelMetadata, Signature, TensorSpec
+    from .server_ref import Label
     from .sync import Client
-    from .tf_examples import serialized_example
     from .transport.base import AsyncTransport, PendingAnswer, Request, Transport
     from .transport.connection import TLS
 
@@ -24,11 +24,11 @@ __all__ = [
     "TLS",
     "AsyncClient",
     "AsyncTransport",
-    "ClassScore",
     "Classification",
     "Client",
     "Contributions",
     "Explanation",
+    "Label",
     "Labelling",
     "ModelConfig",
     "ModelMetadata",

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from . import management, row_stream, tf_examples
+from . import management, row_stream
 from .answers import (
     Classification,
-    ClassScore,
     Contributions,
     Explanation,
     Labelling,
@@ -25,13 +24,12 @@ from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
+from .server_ref import Version
 from .steps import AsyncRunner, seconds
 from .sync import BaseClient, Client
-from .tf_examples import Features, MultiResult
 from .transport.aio_transport import AioTransport
 from .transport.base import AsyncTransport
 from .transport.shared_transport import TransportSettings
-from .version_selector import VersionSelector
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -72,11 +70,10 @@ class AsyncClient(BaseClient[AsyncTransport]):
         inputs: Inputs,
         signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> Prediction:
-        steps = self._operations.predict(inputs, signature, outputs, VersionSelector(version, label))
+        steps = self._operations.predict(inputs, signature, outputs, version)
         return await self._runner.run(steps, timeout)
 
     @_documented_as(Client.predict_iter)
@@ -86,8 +83,7 @@ class AsyncClient(BaseClient[AsyncTransport]):
         signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         batch_size: int | None = None,
         known: Signature | None = None,
         timeout: float | None = None,
@@ -95,9 +91,7 @@ class AsyncClient(BaseClient[AsyncTransport]):
         check_rows(rows)
         limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
-        opening = row_stream.open_stream(
-            self._operations, signature, outputs, VersionSelector(version, label), known
-        )
+        opening = row_stream.open_stream(self._operations, signature, outputs, version, known)
 
         async def answers() -> AsyncIterator[dict[str, Any]]:
             stream = await self._runner.run(opening, timeout)
@@ -117,115 +111,60 @@ class AsyncClient(BaseClient[AsyncTransport]):
         self,
         values: Inputs,
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Classification]:
-        return await self._runner.run(self._tasks.classify(values, VersionSelector(version, label)), timeout)
+        return await self._runner.run(self._tasks.classify(values, version), timeout)
 
     @_documented_as(Client.label)
     async def label(
         self,
         values: Inputs,
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Labelling]:
-        return await self._runner.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
+        return await self._runner.run(self._tasks.label(values, version), timeout)
 
     @_documented_as(Client.explain)
     async def explain(
         self,
         texts: Sequence[str],
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Explanation]:
-        return await self._runner.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
+        return await self._runner.run(self._tasks.explain(texts, version), timeout)
 
     @_documented_as(Client.contributions)
     async def contributions(
         self,
         texts: Sequence[str],
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Contributions]:
-        which = VersionSelector(version, label)
-        return await self._runner.run(self._tasks.contributions(texts, which), timeout)
+        return await self._runner.run(self._tasks.contributions(texts, version), timeout)
 
     @_documented_as(Client.embed)
     async def embed(
         self,
         texts: Sequence[str],
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> np.ndarray:
-        return await self._runner.run(self._tasks.embed(texts, VersionSelector(version, label)), timeout)
-
-    @_documented_as(Client.tf_classify)
-    async def tf_classify(
-        self,
-        examples: Sequence[Features],
-        signature: str | None = None,
-        *,
-        context: Features | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        timeout: float | None = None,
-    ) -> list[list[ClassScore]]:
-        which = VersionSelector(version, label)
-        steps = tf_examples.tf_classify(self._operations, examples, signature, context, which)
-        return await self._runner.run(steps, timeout)
-
-    @_documented_as(Client.tf_regress)
-    async def tf_regress(
-        self,
-        examples: Sequence[Features],
-        signature: str | None = None,
-        *,
-        context: Features | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        timeout: float | None = None,
-    ) -> np.ndarray:
-        which = VersionSelector(version, label)
-        steps = tf_examples.tf_regress(self._operations, examples, signature, context, which)
-        return await self._runner.run(steps, timeout)
-
-    @_documented_as(Client.multi_inference)
-    async def multi_inference(
-        self,
-        examples: Sequence[Features],
-        tasks: Mapping[str, str],
-        *,
-        context: Features | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, MultiResult]:
-        which = VersionSelector(version, label)
-        steps = tf_examples.multi_inference(self._operations, examples, tasks, context, which)
-        return await self._runner.run(steps, timeout)
+        return await self._runner.run(self._tasks.embed(texts, version), timeout)
 
     @_documented_as(Client.metadata)
-    async def metadata(
-        self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
-    ) -> ModelMetadata:
-        return await self._runner.run(
-            self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout
-        )
+    async def metadata(self, version: Version = None, *, timeout: float | None = None) -> ModelMetadata:
+        return await self._runner.run(self._operations.metadata_cache.ask(version), timeout)
 
     @_documented_as(Client.status)
     async def status(
         self, version: int | None = None, *, timeout: float | None = None
     ) -> list[VersionStatus]:
-        return await self._runner.run(management.status(self._operations, VersionSelector(version)), timeout)
+        return await self._runner.run(management.status(self._operations, version), timeout)
 
     @_documented_as(Client.versions)
     async def versions(self, *, timeout: float | None = None) -> list[int]:
@@ -239,9 +178,7 @@ class AsyncClient(BaseClient[AsyncTransport]):
     @_documented_as(Client.wait_until_ready)
     async def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         limit = seconds("timeout", timeout)
-        steps = management.wait_until_ready(
-            self._operations, VersionSelector(version), limit, self._connections
-        )
+        steps = management.wait_until_ready(self._operations, version, limit, self._connections)
         return await self._runner.run(steps, limit)
 
     @_documented_as(Client.close)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import grpc
 import numpy as np
@@ -139,18 +138,6 @@ class Contributions:
     kinds: Sequence[str]
     logits: np.ndarray = field(repr=False)
     rest: np.ndarray = field(repr=False)
-
-
-class ClassScore(NamedTuple):
-    """A class of TensorFlow Serving's Classify call, and its score.
-
-    Example:
-        >>> ClassScore("pos", 0.75).label
-        'pos'
-    """
-
-    label: str
-    score: float
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, Un
 from ..wire import messages_pb2 as pb
 from .answers import VersionStatus, version_status
 from .operations import Operations
+from .server_ref import Label, is_name
 from .steps import Pause, Steps
 from .transport.base import GET_MODEL_STATUS, RELOAD, Request
-from .version_selector import VersionSelector, is_name
 
 _POLL_SECONDS = 0.1
 
@@ -123,10 +123,12 @@ def reload(operations: Operations, config: str | Sequence[ModelConfig]) -> Steps
 
 
 def status(
-    operations: Operations, which: VersionSelector, connection: int | None = None
+    operations: Operations, which: int | None, connection: int | None = None
 ) -> Steps[list[VersionStatus]]:
     """The state of every known version, newest first. A call on a given `connection` waits for the server."""
-    message = pb.GetModelStatusRequest(model_spec=which.spec(operations.model)).SerializeToString()
+    if isinstance(which, Label):
+        raise InvalidInputError(f"version must be an integer, or None for all. Received {which!r}")
+    message = pb.GetModelStatusRequest(model_spec=operations.server.spec(which)).SerializeToString()
     wait = connection is not None
     answer = yield Request(GET_MODEL_STATUS, message, wait_for_ready=wait, connection=connection)
     response = operations.parsed(pb.GetModelStatusResponse, answer)
@@ -135,7 +137,7 @@ def status(
 
 
 def wait_until_ready(
-    operations: Operations, which: VersionSelector, timeout: float, connections: int
+    operations: Operations, which: int | None, timeout: float, connections: int
 ) -> Steps[list[VersionStatus]]:
     """The state of every version, once one is available on each connection, until the transport's deadline.
 
@@ -148,7 +150,7 @@ def wait_until_ready(
 
 
 def _ready(
-    operations: Operations, which: VersionSelector, timeout: float, connection: int
+    operations: Operations, which: int | None, timeout: float, connection: int
 ) -> Steps[list[VersionStatus]]:
     reason = "the server did not answer"
     while True:
@@ -168,10 +170,10 @@ def _ready(
 
 
 def _not_ready(
-    operations: Operations, which: VersionSelector, timeout: float, reason: str
+    operations: Operations, which: int | None, timeout: float, reason: str
 ) -> DeadlineExceededError:
     server = operations.server
-    version = "no version" if which.version is None else f"version {which.version} not"
+    version = "no version" if which is None else f"version {which} not"
     return DeadlineExceededError(
         f"{version} of model {server.model!r} at {server.target} was ready within {timeout:g} s: {reason}. "
         f"Is a server running at {server.target}, and does it serve this model?",

@@ -11,10 +11,9 @@ from ..errors import ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
 from ..wire import shapes
 from ..wire.dtypes import dtype_name
-from .server_ref import ServerRef
+from .server_ref import ServerRef, Version, check_version
 from .steps import Pause, Steps
 from .transport.base import GET_MODEL_METADATA, Request
-from .version_selector import VersionSelector
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,13 +144,14 @@ class MetadataCache:
     def __init__(self, server: ServerRef):
         self._server = server
         # None: the server does not know the call.
-        self._known: dict[VersionSelector, ModelMetadata | None] = {}
-        self._checked_at: dict[VersionSelector, float] = {}
+        self._known: dict[Version, ModelMetadata | None] = {}
+        self._checked_at: dict[Version, float] = {}
         self._seen: set[int] = set()
-        self._asking: set[VersionSelector] = set()
+        self._asking: set[Version] = set()
 
-    def known(self, which: VersionSelector, signature: str = "") -> Steps[ModelMetadata | None]:
+    def known(self, which: Version, signature: str = "") -> Steps[ModelMetadata | None]:
         """The metadata from the cache or the server, for a call of `signature`; None if there is none."""
+        check_version(which)  # before it is looked up: True is the key 1
         for pause in _LOOKS:
             try:
                 return self._known[which]
@@ -169,9 +169,7 @@ class MetadataCache:
         finally:
             self._asking.discard(which)
 
-    def fresh(
-        self, which: VersionSelector, error: ServingError, signature: str
-    ) -> Steps[ModelMetadata | None]:
+    def fresh(self, which: Version, error: ServingError, signature: str) -> Steps[ModelMetadata | None]:
         """The renewed metadata after `error`; None if `signature` has not changed.
 
         It is also None if the metadata were renewed within the last second. If they are unavailable, `error`
@@ -188,10 +186,12 @@ class MetadataCache:
         same = before is not None and before.signatures.get(signature) == fresh.signatures.get(signature)
         return None if same else fresh
 
-    def ask(self, which: VersionSelector, signature: str = "") -> Steps[ModelMetadata]:
+    def ask(self, which: Version, signature: str = "") -> Steps[ModelMetadata]:
         """The signatures of a version, fresh from the server, for a call of `signature`."""
         model = self._server.model
-        request = pb.GetModelMetadataRequest(model_spec=which.spec(model), metadata_field=["signature_def"])
+        request = pb.GetModelMetadataRequest(
+            model_spec=self._server.spec(which), metadata_field=["signature_def"]
+        )
         answer = yield Request(GET_MODEL_METADATA, request.SerializeToString(), signature)
         try:
             response = pb.GetModelMetadataResponse.FromString(answer)
@@ -204,13 +204,13 @@ class MetadataCache:
         self._seen.add(metadata.version)
         return metadata
 
-    def answered(self, which: VersionSelector, version: int) -> None:
+    def answered(self, which: Version, version: int) -> None:
         """Note that a call was answered by a version."""
         if self._known.get(which) is not None and version not in self._seen:
             self._seen.add(version)
             self.forget(which)
 
-    def forget(self, which: VersionSelector) -> None:
+    def forget(self, which: Version) -> None:
         """Clear the cache; the next call requests the metadata again."""
         self._known.pop(which, None)
         self._checked_at.pop(which, None)

@@ -1,6 +1,6 @@
 """A client without a transport: requests, checks, cached metadata.
 
-Each operation is a generator of `steps`; the calls built on it are in `task_calls`, `tf_examples` and
+Each operation is a generator of `steps`; the calls built on it are in `task_calls`, `row_stream` and
 `management`.
 
 Reference: tensorflow_serving/apis/prediction_service.proto and model_service.proto.
@@ -27,10 +27,9 @@ from . import array_parts
 from .answers import Prediction, with_text
 from .inputs import Inputs, checked_inputs, rowwise
 from .model_metadata import MetadataCache, ModelMetadata, Signature
-from .server_ref import ServerRef
+from .server_ref import ServerRef, Version, is_name
 from .steps import Many, Steps
 from .transport.base import PREDICT, Request
-from .version_selector import VersionSelector, is_name
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -61,14 +60,14 @@ class Operations:
         self.metadata_cache = MetadataCache(self.server)
 
     def predict(
-        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: VersionSelector
+        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Version
     ) -> Steps[Prediction]:
         """The outputs of `signature` for all rows."""
         answers, rows = yield from self.predict_parts(inputs, signature, outputs, which)
         return with_text(array_parts.joined(self.server, answers, rows))
 
     def predict_parts(
-        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: VersionSelector
+        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Version
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         """The answers for the parts of a batch, all of one version, with the rows of each.
 
@@ -137,14 +136,14 @@ class Operations:
         arrays: dict[str, np.ndarray],
         signature: str,
         outputs: Sequence[str],
-        which: VersionSelector,
+        which: Version,
         rows: range | None,
     ) -> Request:
         """The Predict call for arrays that have been checked."""
-        message = client_predict.predict_request(which.spec(self.model, signature), arrays, outputs)
+        message = client_predict.predict_request(self.server.spec(which, signature), arrays, outputs)
         return Request(PREDICT, message, signature, rows)
 
-    def prediction(self, answer: bytes, signature: str, which: VersionSelector) -> Prediction:
+    def prediction(self, answer: bytes, signature: str, which: Version) -> Prediction:
         """The outputs in a Predict answer."""
         try:
             outputs, spec = client_predict.predict_response(answer)
@@ -159,7 +158,7 @@ class Operations:
         inputs: Inputs,
         name: str,
         outputs: Sequence[str],
-        which: VersionSelector,
+        which: Version,
         known: ModelMetadata | None,
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         signature = self.signature(known, name)
@@ -168,7 +167,7 @@ class Operations:
         split = rowwise(arrays, signature)
         rows = array_parts.parts(self.server, arrays, split, self.max_batch_size)
 
-        def request(which: VersionSelector, part: range) -> Request:
+        def request(which: Version, part: range) -> Request:
             taken = arrays if len(rows) == 1 else array_parts.taken(arrays, split, part)
             return self.request(taken, name, outputs, which, None if len(rows) == 1 else part)
 
@@ -184,7 +183,7 @@ class Operations:
         found: list[Prediction],
         rows: list[range],
         name: str,
-        request: Callable[[VersionSelector, range], Request],
+        request: Callable[[Version, range], Request],
     ) -> Steps[list[Prediction]]:
         """Request the parts that older versions answered again, from the version of the last answer."""
         last = found[-1].version
@@ -197,16 +196,15 @@ class Operations:
         return one
 
     def _asked_of(
-        self, version: int, part: range, name: str, request: Callable[[VersionSelector, range], Request]
+        self, version: int, part: range, name: str, request: Callable[[Version, range], Request]
     ) -> Steps[Prediction]:
-        which = VersionSelector(version)
         # Some of several servers may not have the version yet, and calls go to the servers in turn.
         for _ in range(_TRIES_FOR_A_VERSION):
             try:
-                answer = yield request(which, part)
+                answer = yield request(version, part)
             except NotFoundError:
                 continue
-            return self.prediction(answer, name, which)
+            return self.prediction(answer, name, version)
         raise AbortedError(
             f"several versions of model {self.model!r} at {self.server.target} answered parts of one batch, "
             f"and version {version} does not answer all of them. Ask again",

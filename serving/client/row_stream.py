@@ -15,9 +15,9 @@ from .answers import with_text
 from .inputs import Inputs, checked_inputs
 from .model_metadata import Signature
 from .operations import Operations
+from .server_ref import Version
 from .steps import Steps, at_least_one
 from .transport.base import Request
-from .version_selector import VersionSelector
 
 # One row, without the batch's axis: a value of the only input, or a mapping from input names to values.
 Row = Mapping[str, ArrayLike] | ArrayLike
@@ -44,7 +44,7 @@ class RowStream:
         name: str,
         signature: Signature | None,
         outputs: Sequence[str],
-        which: VersionSelector,
+        which: Version,
     ):
         self._operations, self._name, self._signature, self._which = operations, name, signature, which
         self._outputs = outputs
@@ -69,7 +69,7 @@ def open_stream(
     operations: Operations,
     name: str,
     outputs: Sequence[str] | None,
-    which: VersionSelector,
+    which: Version,
     known: Signature | None = None,
 ) -> Steps[RowStream]:
     """A stream to a signature, after a check that it exists and has the outputs."""

@@ -1,10 +1,15 @@
-"""Turn failures into exceptions that name the server, the cause and the next step."""
+"""The asked server and model: how a request names them, and exceptions with the cause and the next step."""
+
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
 
 from dataclasses import dataclass
 
 import grpc
+import numpy as np
 
 from ..errors import ERROR_OF_CODE, InvalidInputError, MalformedResponseError, ServingError
+from ..wire import messages_pb2 as pb
 
 # The next step for every code but OK.
 ADVICE = {
@@ -42,6 +47,31 @@ _ON_THE_WAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 @dataclass(frozen=True)
+class Label:
+    """A label that a server gives one of a model's versions.
+
+    Args:
+        name: the label, such as "stable".
+
+    Raises:
+        InvalidInputError: it is no str, or empty.
+
+    Example:
+        client.predict(texts, version=Label("stable"))
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not is_name(self.name):
+            raise InvalidInputError(f'a label must be a str, such as "stable". Received {self.name!r}')
+
+
+Version = int | Label | None
+"""The version of a model that a call is for: its number, its label, or None: the latest."""
+
+
+@dataclass(frozen=True)
 class ServerRef:
     """The queried server: its address, the model's name, and the way there.
 
@@ -59,6 +89,20 @@ class ServerRef:
     model: str
     encrypted: bool = False
     proxy: str = ""
+
+    def spec(self, version: Version, signature: str = "") -> pb.ModelSpec:
+        """The ModelSpec of a request.
+
+        Raises:
+            InvalidInputError: as in `check_version`.
+        """
+        spec = pb.ModelSpec(name=self.model, signature_name=signature)
+        check_version(version)
+        if isinstance(version, Label):
+            spec.version_label = version.name
+        elif version is not None:
+            spec.version.value = int(version)
+        return spec
 
     def error(
         self, code: grpc.StatusCode, details: str, signature: str = "", rows: range | None = None
@@ -103,3 +147,30 @@ def _rows(rows: range | None) -> str:
     if rows is None:
         return ""
     return f", row {rows.start}" if len(rows) == 1 else f", rows {rows.start} to {rows.stop - 1}"
+
+
+def check_version(version: Version) -> None:
+    """Check that `version` names one.
+
+    Raises:
+        InvalidInputError: it is neither a number that fits, nor a Label, nor None.
+    """
+    if version is None or isinstance(version, Label):
+        return
+    if isinstance(version, bool) or not isinstance(version, int | np.integer):
+        raise InvalidInputError(
+            f'version must be an integer, a Label("stable"), or None: the latest. Received {version!r}'
+        )
+    if not 0 <= version < 2**63:
+        raise InvalidInputError(f"version must be at least 0 and fit 64 bits. Received {version}")
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value is a str that a request can hold, and not empty."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

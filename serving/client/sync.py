@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import grpc
 import numpy as np
 
 from ..errors import InvalidInputError
-from . import management, row_stream, tf_examples
+from . import management, row_stream
 from .answers import (
     Classification,
-    ClassScore,
     Contributions,
     Explanation,
     Labelling,
@@ -26,17 +25,15 @@ from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .operations import DEFAULT_SIGNATURE, Operations
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
-from .server_ref import ServerRef
+from .server_ref import ServerRef, Version
 from .steps import SyncRunner, at_least_one, seconds
 from .task_calls import TaskCalls
-from .tf_examples import Features, MultiResult
 from .transport.base import AsyncTransport, Transport
 from .transport.connection import TLS, ConnectionSettings, MetadataSource
 from .transport.proxies import proxy_advice
 from .transport.shared_transport import TransportSettings
 from .transport.sync_transport import SyncTransport
 from .transport.targets import Targets
-from .version_selector import VersionSelector
 
 AnyTransport = TypeVar("AnyTransport", Transport, AsyncTransport)
 
@@ -140,8 +137,7 @@ class Client(BaseClient[Transport]):
         inputs: Inputs,
         signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> Prediction:
         """The model's outputs for a batch of inputs.
@@ -153,8 +149,7 @@ class Client(BaseClient[Transport]):
                 is an error.
             signature: the signature to call.
             outputs: names of the outputs to return; None for all.
-            version: a version's number; None for the latest.
-            label: a version's label, such as "stable", instead of its number.
+            version: a version's number, or a label of one, such as `Label("stable")`; None for the latest.
             timeout: seconds for the whole call, retries included; None for the client's own.
 
         Returns:
@@ -169,9 +164,7 @@ class Client(BaseClient[Transport]):
         Example:
             client.predict({"x": np.float32([1, 2])})["y"]  # array([2.5, 3. ], dtype=float32)
         """
-        return self._runner.run(
-            self._operations.predict(inputs, signature, outputs, VersionSelector(version, label)), timeout
-        )
+        return self._runner.run(self._operations.predict(inputs, signature, outputs, version), timeout)
 
     def predict_iter(
         self,
@@ -179,8 +172,7 @@ class Client(BaseClient[Transport]):
         signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         batch_size: int | None = None,
         known: Signature | None = None,
         timeout: float | None = None,
@@ -194,7 +186,6 @@ class Client(BaseClient[Transport]):
             signature: as for `predict`.
             outputs: as for `predict`.
             version: as for `predict`.
-            label: as for `predict`.
             batch_size: rows in a call, at most the client's max_batch_size, if it has one. None for that
                 maximum, or for 64.
             known: the signature as `metadata()` has just described it, if the rows were read by it; it is
@@ -215,9 +206,7 @@ class Client(BaseClient[Transport]):
         limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         stream = self._runner.run(
-            row_stream.open_stream(
-                self._operations, signature, outputs, VersionSelector(version, label), known
-            ),
+            row_stream.open_stream(self._operations, signature, outputs, version, known),
             timeout,
         )
         requests = map(stream.request, numbered_batches(rows, size))
@@ -232,8 +221,7 @@ class Client(BaseClient[Transport]):
         self,
         values: Inputs,
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Classification]:
         """The label of each row, its score, and the scores of all labels.
@@ -241,7 +229,6 @@ class Client(BaseClient[Transport]):
         Args:
             values: a list of texts, or other inputs of the model, as for `predict`.
             version: as for `predict`.
-            label: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
@@ -254,14 +241,13 @@ class Client(BaseClient[Transport]):
         Example:
             client.classify(["what a film"])[0].scores  # {"neg": 0.02, "pos": 0.98}
         """
-        return self._runner.run(self._tasks.classify(values, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.classify(values, version), timeout)
 
     def label(
         self,
         values: Inputs,
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Labelling]:
         """The label of each position of each row.
@@ -270,7 +256,6 @@ class Client(BaseClient[Transport]):
             values: a list of rows of tokens, which may differ in length, or other inputs of the model, as for
                 `predict`.
             version: as for `predict`.
-            label: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
@@ -283,14 +268,13 @@ class Client(BaseClient[Transport]):
         Example:
             client.label([["the", "film"], ["yes"]])[0].labels  # ["DET", "NOUN"]
         """
-        return self._runner.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.label(values, version), timeout)
 
     def explain(
         self,
         texts: Sequence[str],
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Explanation]:
         """The tokens of each text, and the attention weights between them.
@@ -298,7 +282,6 @@ class Client(BaseClient[Transport]):
         Args:
             texts: a list of str.
             version: as for `predict`.
-            label: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
@@ -311,14 +294,13 @@ class Client(BaseClient[Transport]):
         Example:
             client.explain(["what a film"])[0].weights.shape  # (layers, heads, 3, 3)
         """
-        return self._runner.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.explain(texts, version), timeout)
 
     def contributions(
         self,
         texts: Sequence[str],
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> list[Contributions]:
         """The n-grams of each text that count most, and what they add to the logits: the exact wide path.
@@ -326,7 +308,6 @@ class Client(BaseClient[Transport]):
         Args:
             texts: a list of str.
             version: as for `predict`.
-            label: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
@@ -339,15 +320,13 @@ class Client(BaseClient[Transport]):
         Example:
             client.contributions(["what a film"])[0].ngrams  # ["what a", "film", ...]
         """
-        which = VersionSelector(version, label)
-        return self._runner.run(self._tasks.contributions(texts, which), timeout)
+        return self._runner.run(self._tasks.contributions(texts, version), timeout)
 
     def embed(
         self,
         texts: Sequence[str],
         *,
-        version: int | None = None,
-        label: str | None = None,
+        version: Version = None,
         timeout: float | None = None,
     ) -> np.ndarray:
         """The vector of each text, of a served `TextEncoder`.
@@ -355,7 +334,6 @@ class Client(BaseClient[Transport]):
         Args:
             texts: a list of str.
             version: as for `predict`.
-            label: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
@@ -368,118 +346,13 @@ class Client(BaseClient[Transport]):
         Example:
             client.embed(["what a film", "a good book"]).shape  # (2, 384)
         """
-        return self._runner.run(self._tasks.embed(texts, VersionSelector(version, label)), timeout)
+        return self._runner.run(self._tasks.embed(texts, version), timeout)
 
-    def tf_classify(
-        self,
-        examples: Sequence[Features],
-        signature: str | None = None,
-        *,
-        context: Features | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        timeout: float | None = None,
-    ) -> list[list[ClassScore]]:
-        """TensorFlow Serving's Classify call: classes and scores for rows given as tf.Examples.
-
-        Args:
-            examples: each a dict from feature names to a str, bytes or number, or a list or array of them.
-            signature: the signature to call; None for `classify` if the model has it, else the default.
-            context: features that all rows share, sent once.
-            version: as for `predict`.
-            label: as for `predict`.
-            timeout: as for `predict`.
-
-        Returns:
-            The (label, score) pairs of each row.
-
-        Raises:
-            ServingError: as for `predict`.
-
-        Example:
-            client.tf_classify([{"text": "what a film"}])[0]  # [("neg", 0.02), ("pos", 0.98)]
-        """
-        which = VersionSelector(version, label)
-        return self._runner.run(
-            tf_examples.tf_classify(self._operations, examples, signature, context, which), timeout
-        )
-
-    def tf_regress(
-        self,
-        examples: Sequence[Features],
-        signature: str | None = None,
-        *,
-        context: Features | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        timeout: float | None = None,
-    ) -> np.ndarray:
-        """TensorFlow Serving's Regress call: a number for each row given as a tf.Example.
-
-        Args:
-            examples: as for `tf_classify`.
-            signature: the signature to call; None for `regress` if the model has it, else the default.
-            context: as for `tf_classify`.
-            version: as for `predict`.
-            label: as for `predict`.
-            timeout: as for `predict`.
-
-        Returns:
-            Float32 `[rows]`.
-
-        Raises:
-            ServingError: as for `predict`.
-
-        Example:
-            client.tf_regress([{"values": [1.0, 2.0]}])  # array([0.5], dtype=float32)
-        """
-        which = VersionSelector(version, label)
-        return self._runner.run(
-            tf_examples.tf_regress(self._operations, examples, signature, context, which), timeout
-        )
-
-    def multi_inference(
-        self,
-        examples: Sequence[Features],
-        tasks: Mapping[str, str],
-        *,
-        context: Features | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, MultiResult]:
-        """TensorFlow Serving's MultiInference call: several signatures for the same rows, in one run.
-
-        Args:
-            examples: as for `tf_classify`.
-            tasks: from signatures to "classify" or "regress".
-            context: as for `tf_classify`.
-            version: as for `predict`.
-            label: as for `predict`.
-            timeout: as for `predict`.
-
-        Returns:
-            For each signature, the result of `tf_classify` or `tf_regress`.
-
-        Raises:
-            ServingError: as for `predict`.
-
-        Example:
-            client.multi_inference([{"x": 1.0}], {"classify_x": "classify", "regress_x": "regress"})
-        """
-        which = VersionSelector(version, label)
-        return self._runner.run(
-            tf_examples.multi_inference(self._operations, examples, tasks, context, which), timeout
-        )
-
-    def metadata(
-        self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
-    ) -> ModelMetadata:
+    def metadata(self, version: Version = None, *, timeout: float | None = None) -> ModelMetadata:
         """The signatures of a version: names, dtypes and shapes of inputs and outputs.
 
         Args:
             version: as for `predict`.
-            label: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
@@ -491,7 +364,7 @@ class Client(BaseClient[Transport]):
         Example:
             client.metadata().signatures["serving_default"].inputs  # {"text": string [None]}
         """
-        return self._runner.run(self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout)
+        return self._runner.run(self._operations.metadata_cache.ask(version), timeout)
 
     def status(self, version: int | None = None, *, timeout: float | None = None) -> list[VersionStatus]:
         """The state of every version of the model that the server knows, newest first.
@@ -510,7 +383,7 @@ class Client(BaseClient[Transport]):
         Example:
             client.status()[0].state  # "AVAILABLE"
         """
-        return self._runner.run(management.status(self._operations, VersionSelector(version)), timeout)
+        return self._runner.run(management.status(self._operations, version), timeout)
 
     def versions(self, *, timeout: float | None = None) -> list[int]:
         """The numbers of the versions that answer, newest first.
@@ -563,9 +436,7 @@ class Client(BaseClient[Transport]):
             client.wait_until_ready(30)
         """
         limit = seconds("timeout", timeout)
-        steps = management.wait_until_ready(
-            self._operations, VersionSelector(version), limit, self._connections
-        )
+        steps = management.wait_until_ready(self._operations, version, limit, self._connections)
         return self._runner.run(steps, limit)
 
     def close(self) -> None:

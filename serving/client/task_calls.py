@@ -16,12 +16,11 @@ from ..errors import (
     NotFoundError,
 )
 from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
-from .inputs import Inputs
+from .inputs import Inputs, serialized_example
 from .model_metadata import ModelMetadata, TensorSpec
 from .operations import DEFAULT_SIGNATURE, Operations
+from .server_ref import Label, Version
 from .steps import Steps
-from .tf_examples import serialized_example
-from .version_selector import VersionSelector
 
 _CLASSIFY = "classify"
 _EXPLAIN = "explain"
@@ -41,18 +40,18 @@ class TaskCalls:
         # In the order of the probabilities; None for a version that does not list its labels.
         self._classes: dict[int, Sequence[str] | None] = {}
 
-    def classify(self, values: Inputs, which: VersionSelector) -> Steps[list[Classification]]:
+    def classify(self, values: Inputs, which: Version) -> Steps[list[Classification]]:
         """The label of each row, and the scores of all labels."""
         values = _rows_of(values)
         try:
             return (yield from self._classify(values, which))
         except NotFoundError:
-            if which.version is not None:
+            if which is not None and not isinstance(which, Label):
                 raise
             # The version that answered was unloaded before its labels were requested.
             return (yield from self._classify(values, which))
 
-    def label(self, values: Inputs, which: VersionSelector) -> Steps[list[Labelling]]:
+    def label(self, values: Inputs, which: Version) -> Steps[list[Labelling]]:
         """The label of each position of each row."""
         ranks = {"label": 2, "score": 2}
         rows = _rows_of(values)
@@ -62,7 +61,7 @@ class TaskCalls:
             self._check(part, part["label"].shape == part["score"].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
 
-    def explain(self, texts: Sequence[str], which: VersionSelector) -> Steps[list[Explanation]]:
+    def explain(self, texts: Sequence[str], which: Version) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""
         lack = "without an explanation of texts"
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
@@ -73,7 +72,7 @@ class TaskCalls:
             self._check(part, fits)
         return list(chain.from_iterable(map(_explained, parts)))
 
-    def contributions(self, texts: Sequence[str], which: VersionSelector) -> Steps[list[Contributions]]:
+    def contributions(self, texts: Sequence[str], which: Version) -> Steps[list[Contributions]]:
         """The n-grams of each text that count most, and what they add to the logits."""
         ranks = {"ngrams": 2, "kinds": 2, "logits": 3, "rest": 2}
         lack = "without a wide path of n-grams"
@@ -84,14 +83,14 @@ class TaskCalls:
             self._check(part, part["rest"].shape == shape[::2])
         return list(chain.from_iterable(map(_contributed, parts)))
 
-    def embed(self, texts: Sequence[str], which: VersionSelector) -> Steps[np.ndarray]:
+    def embed(self, texts: Sequence[str], which: Version) -> Steps[np.ndarray]:
         """The vector of each text."""
         lack = "without vectors of texts"
         parts = yield from self._parts(_rows_of(texts), _EMBED, which, {"embedding": 2}, lack)
         return np.concatenate([part["embedding"] for part in parts])
 
     def _parts(
-        self, values: Inputs, signature: str, which: VersionSelector, ranks: Mapping[str, int], lack: str
+        self, values: Inputs, signature: str, which: Version, ranks: Mapping[str, int], lack: str
     ) -> Steps[list[Prediction]]:
         """Return the answers, checked to have outputs of these names and ranks with an entry for each row."""
         parts, rows = yield from self._operations.predict_parts(values, signature, None, which)
@@ -102,7 +101,7 @@ class TaskCalls:
             self._check(part, len(counts) == 1)
         return [with_text(part) for part in parts]
 
-    def _classify(self, values: Inputs, which: VersionSelector) -> Steps[list[Classification]]:
+    def _classify(self, values: Inputs, which: Version) -> Steps[list[Classification]]:
         ranks = {"label": 1, "score": 1}
         parts = yield from self._parts(values, DEFAULT_SIGNATURE, which, ranks, "no classifier")
         version = parts[0].version
@@ -114,13 +113,13 @@ class TaskCalls:
         classes = self._classes[version]
         return list(chain.from_iterable(_classified(part, classes) for part in parts))
 
-    def _class_names(self, version: int, which: VersionSelector) -> Steps[Sequence[str] | None]:
+    def _class_names(self, version: int, which: Version) -> Steps[Sequence[str] | None]:
         """The labels in the order of the probabilities; the signature `classify` returns them for any row."""
         known = yield from self._operations.metadata_cache.known(which)
         if known is None or _CLASSIFY not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
             return None
         row = _made_up_row(known)
-        answering = VersionSelector(version) if version else which
+        answering = version if version else which
         try:
             # All outputs: the warmup of a server does not prepare the graph for one output alone.
             answer = yield from self._operations.predict([row], _CLASSIFY, None, answering)

@@ -11,7 +11,7 @@ from stock_serving import StockServing, doubled
 from tensorflow_serving.apis import predict_pb2
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Client, Signature, TensorSpec, VersionStatus
+from keras_selfattn.serving.client import Client, Label, Signature, TensorSpec, VersionStatus
 from keras_selfattn.serving.client.server_ref import ADVICE
 
 NOBODY = "127.0.0.1:1"  # port 1 is reserved: nobody listens
@@ -40,7 +40,7 @@ def test_a_prediction_is_a_mapping_that_knows_who_answered(stock_server, connect
 def test_a_label_asks_for_the_version_that_bears_it(stock_server, connect):
     serving = StockServing()
     client = connect(stock_server(serving), "m")
-    client.predict([[1, 2]], label="stable")
+    client.predict([[1, 2]], version=Label("stable"))
     client.predict([[1, 2]])
     for _, request in serving.requests[:2]:
         assert request.model_spec.version_label == "stable"

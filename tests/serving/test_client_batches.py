@@ -157,20 +157,6 @@ def test_versions_that_will_not_agree_are_an_error(stock_server, connect):
         connect(stock_server(serving), max_batch_size=1).predict([[1, 2]] * 3)
 
 
-def test_examples_are_answered_by_one_version_too(stock_server, connect):
-    serving = StockServing()
-
-    def take_over(rpc, request, context):
-        if len(serving.received("Regress")) == 2:
-            serving.version = 2
-
-    serving.before = take_over
-    client = connect(stock_server(serving), max_batch_size=1, concurrency=1)
-    assert client.tf_regress([{"f": 1.0}, {"f": 2.0}, {"f": 3.0}], "s").tolist() == [1, 2, 3]
-    versions = [request.model_spec.version.value for request in serving.received("Regress")]
-    assert versions == [0, 0, 0, 2, 2, 2]
-
-
 def test_strings_of_a_batch_are_bytes_or_text_together(stock_server, connect):
     spec = (tf.string, (None,))
     signature = StockSignature({"x": spec}, lambda arrays: {"y": arrays["x"]}, {"y": spec})

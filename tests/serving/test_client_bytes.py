@@ -10,11 +10,10 @@ import grpc
 import numpy as np
 import pytest
 
-from keras_selfattn.serving.client import ModelConfig, Signature, TensorSpec, VersionStatus
+from keras_selfattn.serving.client import Label, ModelConfig, Signature, TensorSpec, VersionStatus
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 FOLDER = Path(__file__).parent / "stock_messages"
-EXAMPLE = {"text": "good", "n": -7, "f": [0.5, 2.0]}
 X = np.float32([[1.5, -2.0, 0.25]])
 
 
@@ -48,13 +47,7 @@ def test_the_stored_bytes_are_what_the_installed_stubs_make():
         ("predict_request", lambda client: client.predict({"x": X}, outputs=["y"], version=3)),
         (
             "predict_request_by_label",
-            lambda client: client.predict({"text": ["good", "schön"]}, label="stable"),
-        ),
-        ("classification_request", lambda client: client.tf_classify([EXAMPLE], "classify")),
-        ("regression_request", lambda client: client.tf_regress([EXAMPLE], "regress")),
-        (
-            "multi_inference_request",
-            lambda client: client.multi_inference([EXAMPLE], {"classify": "classify", "regress": "regress"}),
+            lambda client: client.predict({"text": ["good", "schön"]}, version=Label("stable")),
         ),
         (
             "reload_request",
@@ -63,16 +56,10 @@ def test_the_stored_bytes_are_what_the_installed_stubs_make():
     ],
 )
 def test_a_request_has_the_stock_bytes(ask, name, call):
-    answers = {"classification": "classification_response", "regression": "regression_response"}
-    answers |= {"multi_inference": "multi_inference_response"}
-    answer = next((answers[start] for start in answers if name.startswith(start)), None)
-    _, sent = ask(call, answer)
+    _, sent = ask(call)
     kinds = {
         "predict_request": pb.PredictRequest,
         "predict_request_by_label": pb.PredictRequest,
-        "classification_request": pb.ClassificationRequest,
-        "regression_request": pb.RegressionRequest,
-        "multi_inference_request": pb.MultiInferenceRequest,
         "reload_request": pb.ReloadConfigRequest,
     }
     # The order of a map's entries is free: both are put in one order.
@@ -119,14 +106,3 @@ def test_status_is_read(ask):
     statuses, _ = ask(lambda client: client.status(), "status_response")
     ended = VersionStatus(3, "END", grpc.StatusCode.NOT_FOUND, "gone")
     assert statuses == [VersionStatus(4, "LOADING"), ended]
-
-
-def test_the_answers_for_examples_are_read(ask):
-    classes, _ = ask(lambda client: client.tf_classify([EXAMPLE], "s"), "classification_response")
-    assert classes == [[("neg", 0.25), ("pös", 0.75)]]
-    numbers, _ = ask(lambda client: client.tf_regress([EXAMPLE], "s"), "regression_response")
-    assert numbers.tolist() == [2.5]
-    tasks = {"classify": "classify", "regress": "regress"}
-    both, _ = ask(lambda client: client.multi_inference([EXAMPLE], tasks), "multi_inference_response")
-    assert both["classify"] == classes
-    assert both["regress"].tolist() == [2.5]

@@ -52,7 +52,6 @@ def test_a_server_that_hangs_ends_at_the_deadline(raw_server, connect):
     release = threading.Event()
     target = raw_server(lambda data, context: release.wait(60) and b"")
     client = connect(target, timeout=30, max_batch_size=1)
-    examples = [{"x": 1.0}, {"x": 2.0}]
     try:
         for call in (
             lambda: client.predict({"x": np.float32([1])}, timeout=0.3),
@@ -61,9 +60,6 @@ def test_a_server_that_hangs_ends_at_the_deadline(raw_server, connect):
             lambda: client.classify(["a"], timeout=0.3),
             lambda: client.label(["a"], timeout=0.3),
             lambda: client.explain(["a"], timeout=0.3),
-            lambda: client.tf_classify(examples, "s", timeout=0.3),
-            lambda: client.tf_regress(examples, "s", timeout=0.3),
-            lambda: client.multi_inference(examples, {"s": "classify"}, timeout=0.3),
             lambda: client.metadata(timeout=0.3),
             lambda: client.status(timeout=0.3),
             lambda: client.versions(timeout=0.3),
@@ -97,28 +93,13 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_own(raw_server, connec
 
 def test_garbage_for_anything_else_is_an_error_too(raw_server, connect):
     client = connect(raw_server(lambda request, context: b"\xff\xff"))
-    examples = [{"x": 1.0}]
     for call in (
         client.metadata,
         client.status,
         lambda: client.wait_until_ready(5),
-        lambda: client.tf_classify(examples, "s"),
-        lambda: client.tf_regress(examples, "s"),
-        lambda: client.multi_inference(examples, {"s": "regress"}),
         lambda: client.reload([]),
     ):
         with pytest.raises(errors.MalformedResponseError):
-            call()
-
-
-def test_answers_for_other_rows_than_asked_are_malformed(raw_server, connect):
-    client = connect(raw_server(lambda request, context: b""))
-    for call in (
-        lambda: client.tf_classify([{"x": 1.0}], "s"),
-        lambda: client.tf_regress([{"x": 1.0}], "s"),
-        lambda: client.multi_inference([{"x": 1.0}], {"s": "regress"}),
-    ):
-        with pytest.raises(errors.MalformedResponseError, match="answers for 1 examples|no result for"):
             call()
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from stock_serving import StockServing, StockSignature, doubled
 
 from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Label
 
 
 def one(dtype, shape=(None,)):
@@ -245,13 +246,32 @@ def test_outputs_and_signatures_that_do_not_exist_are_refused(stock_server, conn
         ({"version": True}, "version must be an integer"),
         ({"version": -1}, "version must be at least 0"),
         ({"version": 2**63}, "version must be at least 0 and fit 64 bits"),
-        ({"label": 3}, "label must be a version's label"),
-        ({"label": ""}, "label must be a version's label"),
-        ({"version": 3, "label": "stable"}, "give version or label, not both"),
+        ({"version": "stable"}, r'a Label\("stable"\), or None'),
     ],
 )
-def test_a_version_and_a_label_are_checked(connect, asked, message):
+def test_a_version_is_checked_before_anything_is_sent(connect, asked, message):
     client = connect("127.0.0.1:1")
     for call in (client.predict, client.classify):
         with pytest.raises(errors.InvalidInputError, match=message):
             call([[1, 2]], **asked)
+    for call in (client.metadata, client.status):
+        with pytest.raises(errors.InvalidInputError, match=message):
+            call(**asked)
+
+
+def test_a_version_that_equals_a_cached_ones_number_is_checked_too(stock_server, connect):
+    client = connect(stock_server(StockServing()))
+    client.predict([[1, 2]], version=1)
+    with pytest.raises(errors.InvalidInputError, match="version must be an integer"):
+        client.predict([[1, 2]], version=True)
+
+
+@pytest.mark.parametrize("name", [3, "", "\ud800", None])
+def test_a_label_is_checked(name):
+    with pytest.raises(errors.InvalidInputError, match="a label must be a str"):
+        Label(name)
+
+
+def test_the_state_of_a_label_is_not_asked_for(connect):
+    with pytest.raises(errors.InvalidInputError, match="version must be an integer, or None for all"):
+        connect("127.0.0.1:1").status(Label("stable"))

@@ -13,8 +13,8 @@ from keras_selfattn.drawing.notebook import shown_tokens
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import (
     Classification,
-    ClassScore,
     Explanation,
+    Label,
     ModelConfig,
     VersionStatus,
     serialized_example,
@@ -353,91 +353,9 @@ def test_a_feature_that_no_example_holds_is_refused(features, message):
         serialized_example(features)
 
 
-EXAMPLES = [{"text": "abc", "n": 1}, {"text": ["a", "bc"], "n": [2, 3], "f": [0.5, 1]}, {}]
-
-
-@pytest.mark.parametrize("size", [None, 1, 2])
-def test_the_calls_on_examples_answer_for_each_row(stock_server, connect, size):
-    serving = StockServing()
-    client = connect(stock_server(serving), "m", max_batch_size=size)
-    classes = client.tf_classify(EXAMPLES, version=3)
-    assert classes == [[("bytes", 3), ("integers", n)] for n in (1, 5)] + [[("bytes", 0), ("integers", 0)]]
-    assert isinstance(classes[0][0], ClassScore)
-    numbers = client.tf_regress(EXAMPLES)
-    assert (numbers.dtype, numbers.tolist()) == (np.float32, [0, 1.5, 0])
-    both = client.multi_inference(EXAMPLES, {"one": "classify", "other": "regress"})
-    assert both["one"] == classes
-    assert both["other"].tolist() == [0, 1.5, 0]
-    assert list(both) == ["one", "other"]
-    calls = 1 if size is None else -(-3 // size)
-    assert len(serving.received("MultiInference")) == calls
-    task = serving.received("MultiInference")[0].tasks[1]
-    assert (task.model_spec.name, task.model_spec.signature_name) == ("m", "other")
-    assert task.method_name == "tensorflow/serving/regress"
-    assert serving.received("Classify")[0].model_spec.version.value == 3
-
-
-def test_context_is_sent_once_for_all_rows(stock_server, connect):
-    serving = StockServing()
-    client = connect(stock_server(serving))
-    assert client.tf_classify([{"text": "a"}, {}], context={"n": 5}) == [
-        [("bytes", 1), ("integers", 5)],
-        [("bytes", 0), ("integers", 5)],
-    ]
-    assert client.tf_regress([{}], context={"f": 2.0}).tolist() == [2]
-    sent = serving.received("Classify")[0].input
-    assert sent.WhichOneof("kind") == "example_list_with_context"
-    assert len(sent.example_list_with_context.examples) == 2
-
-
-def test_no_examples_are_no_answers(stock_server, connect):
-    client = connect(stock_server(StockServing()))
-    assert client.tf_classify([]) == []
-    assert client.tf_regress([]).tolist() == []
-
-
-def test_a_version_without_the_usual_signature_is_noticed(stock_server, connect):
-    serving = StockServing(sentiment())
-
-    def refuse(rpc, request, context):
-        if rpc == "Classify" and request.model_spec.signature_name not in serving.signatures:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "No signature was found with the name: classify")
-
-    serving.before = refuse
-    client = connect(stock_server(serving))
-    client.tf_classify([{"text": "a"}])
-    serving.signatures, serving.version = {"serving_default": sentiment()["serving_default"]}, 2
-    client.tf_classify([{"text": "a"}])
-    names = [request.model_spec.signature_name for request in serving.received("Classify")]
-    assert names == ["classify", "classify", "serving_default"]
-
-
-def test_the_signature_of_our_exports_is_the_default_where_the_model_has_it(stock_server, connect):
-    serving = StockServing(sentiment())
-    client = connect(stock_server(serving))
-    client.tf_classify([{"text": "a"}])
-    client.tf_regress([{"text": "a"}])
-    client.tf_classify([{"text": "a"}], signature="other")
-    names = [request.model_spec.signature_name for request in serving.received("Classify")]
-    assert names == ["classify", "other"]
-    assert serving.received("Regress")[0].model_spec.signature_name == "serving_default"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda client: client.tf_classify({"text": "a"}), "examples must be a list of dicts"),
-        (lambda client: client.tf_classify(None), "examples must be a list of dicts"),
-        (lambda client: client.classify(None), "texts must be a list of str"),
-        (lambda client: client.tf_regress(["a"], "s"), "an example must be a dict"),
-        (lambda client: client.multi_inference([{}], {"s": "predict"}), '"classify" or "regress"'),
-        (lambda client: client.multi_inference([{}], {}), "tasks must be a dict"),
-        (lambda client: client.multi_inference([{}], ["s"]), "tasks must be a dict"),
-    ],
-)
-def test_what_are_no_examples_or_tasks_is_refused(stock_server, connect, call, message):
-    with pytest.raises(errors.InvalidInputError, match=message):
-        call(connect(stock_server(StockServing())))
+def test_none_is_no_list_of_texts(stock_server, connect):
+    with pytest.raises(errors.InvalidInputError, match="texts must be a list of str"):
+        connect(stock_server(StockServing())).classify(None)
 
 
 CONFIG = """
@@ -537,7 +455,7 @@ def test_status_versions_and_readiness(stock_server, connect):
 def test_metadata_of_a_version_or_label(stock_server, connect):
     serving = StockServing(version=4)
     client = connect(stock_server(serving), "m")
-    metadata = client.metadata(label="stable")
+    metadata = client.metadata(Label("stable"))
     assert (metadata.model, metadata.version) == ("m", 4)
     assert metadata.signatures["serving_default"].method_name == "tensorflow/serving/predict"
     assert repr(metadata).splitlines()[1].strip() == (

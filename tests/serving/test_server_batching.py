@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from serving_models import save, save_tf1
+from tensorflow_serving.apis import prediction_service_pb2_grpc, regression_pb2
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
@@ -535,12 +536,18 @@ def test_examples_are_batched_too(tmp_path):
     settings = one_thread(tmp_path)
     with (
         Server(ServerConfig("rows", tmp_path / "model", port=0, **settings)) as server,
-        Client(server.target, "rows") as client,
+        grpc.insecure_channel(server.target) as channel,
     ):
         gate = Gate(server)
         gate.let(10)
-        rows = [{"x": np.float32(2)}, {"x": np.float32(4)}]
-        assert client.tf_regress(rows, "regress_x_to_y").tolist() == [3.0, 4.0]
+        request = regression_pb2.RegressionRequest()
+        request.model_spec.name, request.model_spec.signature_name = "rows", "regress_x_to_y"
+        for value in (2, 4):
+            feature = request.input.example_list.examples.add().features.feature["x"]
+            feature.float_list.value.append(value)
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        answer = stub.Regress(request, timeout=20)
+        assert [each.value for each in answer.result.regressions] == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
 from tensorflow_serving.config import model_server_config_pb2
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Client, ModelConfig
+from keras_selfattn.serving.client import Client, Label, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.models.model_config import ModelSettings, Policy, listed_models
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -151,9 +151,12 @@ def test_of_the_latest_two_a_broken_one_is_replaced_by_the_next(bases, serve, as
 def test_labels_name_versions(bases, serve, ask):
     labels = "version_labels { key: 'stable' value: 1 } version_labels { key: 'canary' value: 2 }"
     server = serve(entry("a", bases["left"], f"model_version_policy {{ all {{}} }} {labels}"))
-    assert (ask(server, "a", label="stable"), ask(server, "a", label="canary")) == (1.0, 2.0)
+    assert (ask(server, "a", version=Label("stable")), ask(server, "a", version=Label("canary"))) == (
+        1.0,
+        2.0,
+    )
     with pytest.raises(errors.InvalidArgumentError, match="Unrecognized servable version label: new"):
-        ask(server, "a", label="new")
+        ask(server, "a", version=Label("new"))
 
 
 def test_a_label_for_a_version_that_is_not_there_is_refused_and_the_old_one_kept(bases, serve, ask):
@@ -163,20 +166,23 @@ def test_a_label_for_a_version_that_is_not_there_is_refused_and_the_old_one_kept
     assert caught.value.details == (
         "Request to assign label to version 1 of model a, which is not currently available for inference"
     )
-    assert ask(server, "a", label="stable") == 2.0
+    assert ask(server, "a", version=Label("stable")) == 2.0
 
 
 def test_a_label_for_a_version_that_is_not_there_is_accepted_where_allowed(bases, serve, ask):
     server = serve(entry("a", bases["left"]), allow_version_labels_for_unavailable_models=True)
     reload(server, ModelConfig("a", str(bases["left"]), labels={"next": 3}))
     with pytest.raises(errors.NotFoundError, match=r"Specific\(a, 3\)"):
-        ask(server, "a", label="next")
+        ask(server, "a", version=Label("next"))
 
 
 def test_a_label_and_its_new_version_come_in_one_reload(bases, serve, ask):
     server = serve(entry("a", bases["left"], "model_version_policy { specific { versions: 1 } }"))
     reload(server, ModelConfig("a", str(bases["left"]), versions=[1, 2], labels={"canary": 2, "stable": 1}))
-    assert (ask(server, "a", label="canary"), ask(server, "a", label="stable")) == (2.0, 1.0)
+    assert (ask(server, "a", version=Label("canary")), ask(server, "a", version=Label("stable"))) == (
+        2.0,
+        1.0,
+    )
 
 
 def test_a_reload_adds_changes_and_removes_models(bases, serve, ask, until):
@@ -432,7 +438,7 @@ def test_labels_of_a_model_that_comes_late_are_there_when_it_is(bases, serve, as
 
 def ask_or_none(ask, server, model, label):
     try:
-        return ask(server, model, label=label)
+        return ask(server, model, version=Label(label))
     except errors.ServingError:
         return None
 

@@ -15,8 +15,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.client import Client, serialized_example
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
@@ -330,16 +329,13 @@ def test_an_example_that_lacks_a_feature_is_the_graphs_own_error(stub):
     assert "Feature: x (data type: float) is required but could not be found." in text
 
 
-def test_our_client_classifies_regresses_and_infers(target):
+def test_our_client_asks_these_signatures_with_predict_on_serialized_examples(target):
     with Client(target) as client:
-        rows = [{"x": np.float32(2)}, {"x": np.float32(4)}]
-        assert client.tf_regress(rows, "regress_x_to_y").tolist() == [3.0, 4.0]
-        inferred = client.multi_inference(rows, {"regress_x_to_y": "regress", "classify_labels": "classify"})
-        assert inferred["regress_x_to_y"].tolist() == [3.0, 4.0]
-        (best,), _ = client.tf_classify(rows, "classify_with_labels")
-        assert (best.label, best.score) == ("y", 3.0)
-        with pytest.raises(errors.InvalidArgumentError, match="No signature was found"):
-            client.tf_regress(rows, "none")
+        rows = [serialized_example({"x": np.float32(x)}) for x in (2, 4)]
+        assert client.predict(rows, "regress_x_to_y")["outputs"].ravel().tolist() == [3.0, 4.0]
+        classes = client.predict(rows, "classify_with_labels")
+        assert classes["classes"].ravel().tolist() == ["y", "y"]
+        assert classes["scores"].ravel().tolist() == [3.0, 4.0]
 
 
 def test_predict_on_a_model_of_tensorflow_1_answers(target):

@@ -16,13 +16,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import (
-    classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
-    inference_pb2,
     model_management_pb2,
     predict_pb2,
-    regression_pb2,
 )
 
 FOLDER = Path(__file__).parent
@@ -102,54 +99,6 @@ def status_response():
     return response
 
 
-def example_input(message):
-    row = message.input.example_list.examples.add()
-    row.features.feature["text"].bytes_list.value.append(b"good")
-    row.features.feature["n"].int64_list.value.append(-7)
-    row.features.feature["f"].float_list.value.extend([0.5, 2.0])
-    return message
-
-
-def classification_request():
-    return example_input(asked(classification_pb2.ClassificationRequest(), signature="classify"))
-
-
-def classification_response():
-    response = asked(classification_pb2.ClassificationResponse(), signature="classify", version=3)
-    row = response.result.classifications.add()
-    row.classes.add(label="neg", score=0.25)
-    row.classes.add(label="pös", score=0.75)
-    return response
-
-
-def regression_request():
-    return example_input(asked(regression_pb2.RegressionRequest(), signature="regress"))
-
-
-def regression_response():
-    response = asked(regression_pb2.RegressionResponse(), signature="regress", version=3)
-    response.result.regressions.add(value=2.5)
-    return response
-
-
-def multi_inference_request():
-    request = inference_pb2.MultiInferenceRequest()
-    for name in ("classify", "regress"):
-        task = request.tasks.add(method_name=f"tensorflow/serving/{name}")
-        asked(task, signature=name)
-    return example_input(request)
-
-
-def multi_inference_response():
-    response = inference_pb2.MultiInferenceResponse()
-    classes, number = response.results.add(), response.results.add()
-    asked(classes, signature="classify", version=3)
-    classes.classification_result.CopyFrom(classification_response().result)
-    asked(number, signature="regress", version=3)
-    number.regression_result.CopyFrom(regression_response().result)
-    return response
-
-
 def reload_request():
     request = model_management_pb2.ReloadConfigRequest()
     model = request.config.model_config_list.config.add(name="film", base_path="/models/film")
@@ -165,12 +114,6 @@ MESSAGES = [
     predict_response,
     metadata_response,
     status_response,
-    classification_request,
-    classification_response,
-    regression_request,
-    regression_response,
-    multi_inference_request,
-    multi_inference_response,
     reload_request,
 ]
 
