@@ -12,6 +12,7 @@ with importing("client", __name__):
         Prediction,
         VersionStatus,
     )
+    from .function_transport import FunctionTransport
     from .inputs import serialized_example
     from .management import ModelConfig
     from .model_metadata import ModelMetadata, Signature, TensorSpec
@@ -28,6 +29,7 @@ __all__ = [
     "Client",
     "Contributions",
     "Explanation",
+    "FunctionTransport",
     "Label",
     "Labelling",
     "ModelConfig",

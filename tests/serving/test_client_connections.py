@@ -259,7 +259,7 @@ def test_an_awaited_stream_has_no_calls_once_it_is_closed(stock_server):
     target = stock_server(StockServing(before=hanging))
 
     def calls():
-        return [task for task in asyncio.all_tasks() if task.get_coro().__name__ == "_send"]
+        return [task for task in asyncio.all_tasks() if task.get_coro().__name__ == "asend"]
 
     async def ask():
         async with AsyncClient(target, connections=2, timeout=60) as client:

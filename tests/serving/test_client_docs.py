@@ -43,6 +43,8 @@ def test_the_python_of_the_page_runs(stock_server, capsys):
         here = code.replace("localhost:8500", targets[0]).replace("localhost:8501", targets[1])
         exec(compile(here, "client.md", "exec"), names)
     assert names["labels"] == ["pos", "pos"]
+    assert [(row.label, row.score) for row in names["tested"]] == [("pos", 0.75), ("neg", 0.75)]
+    assert names["asked"] == ["surprisingly good", "a bore"]
     said = capsys.readouterr().out
     assert "pos 0.98" in said
     assert "serving_default: (text: string [None])" in said

@@ -20,8 +20,10 @@ MODULES += [
     "server.models.short_runs",
     "server.batching.batch_queue",
 ]
-MODULES += [f"client.{name}" for name in ("answers", "tf_examples", "management", "model_metadata")]
-MODULES += ["client.transport.targets"]
+MODULES += [
+    f"client.{name}" for name in ("answers", "function_transport", "inputs", "management", "model_metadata")
+]
+MODULES += [f"client.transport.{name}" for name in ("base", "retries", "targets")]
 
 
 @pytest.mark.parametrize("name", MODULES)

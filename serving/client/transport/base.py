@@ -45,7 +45,11 @@ class Request:
 
 
 class PendingAnswer(Protocol):
-    """A call in progress; `concurrent.futures.Future` is one."""
+    """A call in progress; a `concurrent.futures.Future` is one.
+
+    Example:
+        answer: PendingAnswer = concurrent.futures.Future()
+    """
 
     def done(self) -> bool:
         """Return True if `result` does not have to wait for the first attempt."""
