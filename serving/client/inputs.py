@@ -16,7 +16,7 @@ from ..errors import InvalidInputError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
-from ..wire.shapes import misfit
+from ..wire.shapes import misfit, takes
 from .model_metadata import Signature, TensorSpec
 from .server_ref import ServerRef
 
@@ -102,7 +102,7 @@ def _checked(server: ServerRef, alias: str, value: ArrayLike, spec: TensorSpec |
     except CodecError as error:
         wants = "" if spec is None else f". The model wants {spec!r}"
         raise server.refused(f"input {alias!r}: {error}{wants}") from error
-    if spec is not None and not spec.takes(array.shape):
+    if spec is not None and not takes(spec.shape, array.shape):
         raise server.refused(misfit(alias, array.shape, spec.dtype, spec.shape))
     return array
 

@@ -1,4 +1,4 @@
-"""A client without a transport: requests, checks, cached metadata.
+"""A client without a transport: requests, checks, large batches as several calls.
 
 Each operation is a generator of `steps`; the calls built on it are in `task_calls`, `row_stream` and
 `management`.
@@ -7,7 +7,7 @@ Reference: tensorflow_serving/apis/prediction_service.proto and model_service.pr
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import grpc
@@ -23,7 +23,6 @@ from ..errors import (
 )
 from ..wire import client_predict
 from ..wire.dtypes import CodecError
-from . import array_parts
 from .answers import Prediction, with_text
 from .inputs import Inputs, checked_inputs, rowwise
 from .model_metadata import MetadataCache, ModelMetadata, Signature
@@ -64,7 +63,7 @@ class Operations:
     ) -> Steps[Prediction]:
         """The outputs of `signature` for all rows."""
         answers, rows = yield from self.predict_parts(inputs, signature, outputs, which)
-        return with_text(array_parts.joined(self.server, answers, rows))
+        return with_text(_joined(self.server, answers, rows))
 
     def predict_parts(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Version
@@ -165,10 +164,10 @@ class Operations:
         self.check_outputs(outputs, name, signature)
         arrays = checked_inputs(self.server, inputs, name, signature)
         split = rowwise(arrays, signature)
-        rows = array_parts.parts(self.server, arrays, split, self.max_batch_size)
+        rows = _parts(self.server, arrays, split, self.max_batch_size)
 
         def request(which: Version, part: range) -> Request:
-            taken = arrays if len(rows) == 1 else array_parts.taken(arrays, split, part)
+            taken = arrays if len(rows) == 1 else _taken(arrays, split, part)
             return self.request(taken, name, outputs, which, None if len(rows) == 1 else part)
 
         if len(rows) == 1:
@@ -210,4 +209,79 @@ class Operations:
             f"and version {version} does not answer all of them. Ask again",
             target=self.server.target,
             model=self.model,
+        )
+
+
+# Large batches as several calls, and their answers as one.
+
+
+def _parts(
+    server: ServerRef, arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], max_batch_size: int | None
+) -> list[range]:
+    """Return slices of rows, at most `max_batch_size` in each; one part if nothing has rows.
+
+    Raises:
+        InvalidInputError: the batch must be split, and its inputs have different numbers of rows.
+    """
+    counts = {name: len(arrays[name]) for name in rowwise}
+    rows = max(counts.values(), default=0)
+    if max_batch_size is None or rows <= max_batch_size:
+        return [range(rows)]
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise server.refused(
+            f"inputs with different numbers of rows ({listed}) cannot be split to max_batch_size "
+            f"{max_batch_size}"
+        )
+    return [range(start, min(start + max_batch_size, rows)) for start in range(0, rows, max_batch_size)]
+
+
+def _taken(arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], rows: range) -> dict[str, np.ndarray]:
+    """The inputs of one part; inputs without rows are not changed."""
+    return {
+        name: array[rows.start : rows.stop] if name in rowwise else array for name, array in arrays.items()
+    }
+
+
+def _joined(server: ServerRef, answers: Sequence[Prediction], rows: Sequence[range]) -> Prediction:
+    """Join the answers of the parts, in order.
+
+    Raises:
+        MalformedResponseError: an output lacks one entry for each row, or has rows of different shapes.
+    """
+    first = answers[0]
+    if len(answers) == 1:
+        return first
+    together = {name: _together(server, name, answers, rows) for name in first}
+    return Prediction(together, model=first.model, version=first.version, signature=first.signature)
+
+
+def each_row(server: ServerRef, prediction: Prediction, count: int) -> Iterator[dict[str, object]]:
+    """The outputs of each row by name."""
+    for name, output in prediction.items():
+        _check_rows(server, name, output, count)
+    for row in range(count):
+        yield {name: output[row] for name, output in prediction.items()}
+
+
+def _together(
+    server: ServerRef, name: str, answers: Sequence[Prediction], rows: Sequence[range]
+) -> np.ndarray:
+    outputs = [answer[name] for answer in answers]
+    for output, part in zip(outputs, rows, strict=True):
+        _check_rows(server, name, output, len(part))
+    if len({output.shape[1:] for output in outputs}) > 1:
+        shapes = ", ".join(sorted({str(list(output.shape)) for output in outputs}))
+        raise server.malformed(
+            f"output {name!r} has other shapes for other rows ({shapes}), so that max_batch_size= cannot put "
+            f"its parts together: leave it out with outputs=, or send smaller batches"
+        )
+    return np.concatenate(outputs)
+
+
+def _check_rows(server: ServerRef, name: str, output: np.ndarray, count: int) -> None:
+    if output.ndim == 0 or len(output) != count:
+        raise server.malformed(
+            f"output {name!r} of shape {list(output.shape)} has not one entry for each of {count} rows: "
+            f"leave it out with outputs="
         )

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 from numpy.typing import ArrayLike
 
 from ..errors import InvalidInputError, UnimplementedError
-from . import array_parts
 from .answers import with_text
 from .inputs import Inputs, checked_inputs
 from .model_metadata import Signature
-from .operations import Operations
+from .operations import Operations, each_row
 from .server_ref import Version
 from .steps import Steps, at_least_one
 from .transport.base import Request
@@ -62,7 +61,7 @@ class RowStream:
     def answers(self, request: Request, data: bytes) -> Iterator[dict[str, Any]]:
         """The outputs of each row of a call, by name."""
         prediction = with_text(self._operations.prediction(data, self._name, self._which))
-        return array_parts.each_row(self._operations.server, prediction, len(request.rows or ()))
+        return each_row(self._operations.server, prediction, len(request.rows or ()))
 
 
 def open_stream(

@@ -3,7 +3,7 @@
 Credentials never appear in a repr, a log or an error.
 
 Reference: grpc.io/docs/guides/{auth,service-config,retry,health-checking,keepalive}; the service config's
-fields are those of grpc/service_config/service_config.proto.
+fields are those of grpc/service_config/service_config.proto; retries are gRFC A6.
 """
 
 # Not all callers have a type checker.
@@ -19,7 +19,6 @@ import grpc
 import grpc.aio
 
 from ...errors import InvalidInputError
-from . import retries
 from .base import RELOAD
 from .proxies import uses_proxy
 from .targets import Targets
@@ -40,6 +39,24 @@ _LONG_KEEPALIVE_MS = 310_000
 LONG_CALL_SECONDS = 120.0
 """Calls that may take longer have connections of their own, with fewer pings."""
 _KEEPALIVE_TIMEOUT_MS = 5_000
+
+MAX_ATTEMPTS = 5
+INITIAL_BACKOFF = 0.1  # seconds
+MAX_BACKOFF = 1  # seconds
+BACKOFF_MULTIPLIER = 2
+
+# Only after UNAVAILABLE can another try succeed: the server is absent, is stopping, or has no room.
+# All tries (gRPC makes five at most) take about 1.5 s, so nobody waits long for a server that is gone.
+POLICY = {
+    "maxAttempts": MAX_ATTEMPTS,
+    "initialBackoff": f"{INITIAL_BACKOFF}s",
+    "maxBackoff": f"{MAX_BACKOFF}s",
+    "backoffMultiplier": BACKOFF_MULTIPLIER,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+# Retries stop while the failed calls exceed half of the successful calls by more than 500. So clients do not
+# keep calling a dead server five times each; but when one of three servers dies under load, retries go on.
+THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
 _INTERCEPTORS = (grpc.UnaryUnaryClientInterceptor, grpc.aio.ClientInterceptor)
 
@@ -199,11 +216,11 @@ def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
         config["healthCheckConfig"] = {"serviceName": ""}
     if connections == 1:
         config["methodConfig"] = [
-            {"name": [{}], "retryPolicy": retries.POLICY},
+            {"name": [{}], "retryPolicy": POLICY},
             # A failed reload may have arrived, and another one may have followed: it is not sent again.
             {"name": [{"service": service, "method": method}]},
         ]
-        config["retryThrottling"] = retries.THROTTLING
+        config["retryThrottling"] = THROTTLING
     return config
 
 
