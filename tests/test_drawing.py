@@ -14,8 +14,8 @@ from keras_selfattn.drawing.charts import bars, chart, confusion, histogram
 from keras_selfattn.drawing.colours import sequential
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
 from keras_selfattn.drawing.markup import Markup, escape, isolated, join, shortened, tag
-from keras_selfattn.drawing.notebook import shown_tokens
-from keras_selfattn.drawing.pictures import coloured_tokens, image, png, sparkline
+from keras_selfattn.drawing.notebook import coloured_tokens, shown_tokens
+from keras_selfattn.drawing.pictures import image, png, sparkline
 from keras_selfattn.drawing.scales import Scale, number, span, ticks
 from keras_selfattn.drawing.style import STYLE
 

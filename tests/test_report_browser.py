@@ -7,7 +7,8 @@ import pytest
 
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
 from keras_selfattn.drawing.markup import Markup
-from keras_selfattn.drawing.pictures import coloured_tokens, image
+from keras_selfattn.drawing.notebook import coloured_tokens
+from keras_selfattn.drawing.pictures import image
 from keras_selfattn.report.page import page_html
 from keras_selfattn.report.sections import Named, Page, Section, Table
 

@@ -1,12 +1,56 @@
-"""Tokens on the colours of their weights, with the style that they need, for a notebook's cell."""
+"""Tokens on the colours of their weights, in a page or, with the style that they need, in a notebook's cell.
+
+The client shows its explanations with this module, which needs `markup` alone of this room.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from keras_selfattn.drawing.markup import Markup, join, tag
-from keras_selfattn.drawing.pictures import coloured_tokens
-from keras_selfattn.drawing.style import TOKEN_STYLE
+
+LEVELS = 10
+"""Classes of a token's colour: `w0` to `w9`."""
+
+
+def token_rules(inside: str = "") -> str:
+    """Return the rules of tokens and their colours; letters turn white where the ground is strong.
+
+    Args:
+        inside: the selector of the element that the tokens are in, with a space; none for a whole page.
+    """
+    strengths = [round(0.62 * level / (LEVELS - 1), 2) for level in range(LEVELS)]
+    return (
+        f"{inside}.tokens{{line-height:1.9;overflow-wrap:anywhere}}"
+        f"{inside}.spaced span{{padding:1px 2px;border-radius:3px}}"
+    ) + "".join(
+        f"{inside}.w{level}{{background:rgba(var(--token),{strength})}}"
+        for level, strength in enumerate(strengths)
+    )
+
+
+TOKEN_STYLE = ".selfattn{--token:86,150,220}" + token_rules(".selfattn ")
+"""The rules that tokens need outside a page, of the class `selfattn` alone."""
+
+
+def coloured_tokens(tokens: Sequence[str], weights: np.ndarray, *, spaced: bool, most: int = 120) -> Markup:
+    """Return tokens on the colours of their weights, the largest of which is the strongest colour.
+
+    Args:
+        tokens: T of them.
+        weights: float `[T]`, at least 0.
+        spaced: True puts a space between tokens.
+        most: tokens; the others are cut, with an ellipsis.
+    """
+    largest = float(np.max(weights, initial=0.0)) or 1.0
+    parts: list[Markup | str] = []
+    for token, weight in zip(tokens[:most], weights.tolist(), strict=False):
+        level = min(LEVELS - 1, int(LEVELS * weight / largest))
+        parts.append(tag("span", token, class_=f"w{level}", title=f"{weight:.1%}"))
+        if spaced:
+            parts.append(" ")
+    # Without spaces there is no padding either: letters of Arabic stay joined.
+    return tag("bdi", *parts, "…" if len(tokens) > most else None, class_=f"tokens{' spaced' * spaced}")
 
 
 def received(weights: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Small pictures of rows: a series as a line, an image as an embedded PNG, weights as colours of tokens."""
+"""Small pictures of rows: a series as a line, an image as an embedded PNG."""
 
 import base64
 import struct
@@ -14,8 +14,6 @@ _MOST_POINTS = 200
 _WIDTH, _HEIGHT = 240, 52
 FEATURES = 3
 """Features of a series that are drawn, its first ones."""
-LEVELS = 10
-"""Classes of a token's colour: `w0` to `w9`."""
 
 
 def sparkline(series: np.ndarray, *, after: Sequence[tuple[str, np.ndarray]] = ()) -> Markup:
@@ -117,23 +115,3 @@ def png(pixels: np.ndarray) -> bytes:
 def _chunk(kind: bytes, content: bytes) -> bytes:
     check = zlib.crc32(kind + content)
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
-
-
-def coloured_tokens(tokens: Sequence[str], weights: np.ndarray, *, spaced: bool, most: int = 120) -> Markup:
-    """Return tokens on the colours of their weights, the largest of which is the strongest colour.
-
-    Args:
-        tokens: T of them.
-        weights: float `[T]`, at least 0.
-        spaced: True puts a space between tokens.
-        most: tokens; the others are cut, with an ellipsis.
-    """
-    largest = float(np.max(weights, initial=0.0)) or 1.0
-    parts: list[Markup | str] = []
-    for token, weight in zip(tokens[:most], weights.tolist(), strict=False):
-        level = min(LEVELS - 1, int(LEVELS * weight / largest))
-        parts.append(tag("span", token, class_=f"w{level}", title=f"{weight:.1%}"))
-        if spaced:
-            parts.append(" ")
-    # Without spaces there is no padding either: letters of Arabic stay joined.
-    return tag("bdi", *parts, "…" if len(tokens) > most else None, class_=f"tokens{' spaced' * spaced}")

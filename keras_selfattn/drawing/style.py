@@ -1,7 +1,7 @@
 """The styles of a page of figures: light and dark, narrow and wide, on screen and on paper."""
 
 from keras_selfattn.drawing.colours import level_styles
-from keras_selfattn.drawing.pictures import LEVELS
+from keras_selfattn.drawing.notebook import token_rules
 
 # Okabe and Ito's colours, which the colour-blind tell apart; lighter ones on a dark ground.
 _LIGHT = ("#0072b2", "#d55e00", "#007a5a", "#a5477f", "#8a6d00", "#3d3d3d", "#3a8fc4", "#8c3b00")
@@ -15,21 +15,6 @@ _DARK_GROUND = (
 def _palette(colours: tuple[str, ...]) -> str:
     return ";".join(f"--c{place}:{colour}" for place, colour in enumerate(colours))
 
-
-def _tokens(inside: str = "") -> str:
-    """Return the rules of tokens' colours; letters turn white where the ground is strong."""
-    strengths = [round(0.62 * level / (LEVELS - 1), 2) for level in range(LEVELS)]
-    return "".join(
-        f"{inside}.w{level}{{background:rgba(var(--token),{strength})}}"
-        for level, strength in enumerate(strengths)
-    )
-
-
-_TOKENS = (
-    "{0}.tokens{{line-height:1.9;overflow-wrap:anywhere}}{0}.spaced span{{padding:1px 2px;border-radius:3px}}"
-)
-TOKEN_STYLE = ".selfattn{--token:86,150,220}" + _TOKENS.format(".selfattn ") + _tokens(".selfattn ")
-"""The rules that tokens need outside a page, of the class `selfattn` alone."""
 
 _SERIES = "".join(
     f".line.c{n}{{stroke:var(--c{n})}}.bar.c{n},.dot.c{n}{{fill:var(--c{n})}}" for n in range(len(_LIGHT))
@@ -77,7 +62,7 @@ STYLE = (
     "summary:focus-visible,a:focus-visible{outline:2px solid var(--c0);outline-offset:2px}"
     "img{image-rendering:pixelated;max-width:100%}td svg{width:240px;height:52px;max-width:60vw}"
     ".wrong{outline:2px solid var(--c1);border-radius:3px;padding:0 2px}"
-    f"{_TOKENS.format('')}{_tokens()}"
+    f"{token_rules()}"
     f"@media print{{:root{{{_GROUND};{_palette(_LIGHT)}}}{level_styles(dark=False)}"
     "body{max-width:none;font-size:11pt}nav{display:none}figure,tr{break-inside:avoid}h2{break-after:avoid}"
     "details::details-content{content-visibility:visible;block-size:auto}.scroll{overflow:visible}}"

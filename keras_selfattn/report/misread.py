@@ -7,7 +7,8 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.drawing.markup import Markup, isolated, join, tag
-from keras_selfattn.drawing.pictures import FEATURES, coloured_tokens, image, sparkline
+from keras_selfattn.drawing.notebook import coloured_tokens
+from keras_selfattn.drawing.pictures import FEATURES, image, sparkline
 from keras_selfattn.metrics.mistakes import ranked_mistakes
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel

@@ -56,3 +56,13 @@ def test_the_server_imports_no_layers_or_models():
         f"files.{name}" for name in ("atomic", "object_stores", "store_calls", "version_files")
     }
     assert others <= {f"keras_selfattn.{name}" for name in {"errors", "extras", *files}}
+
+
+def test_an_explanation_is_drawn_with_two_modules():
+    code = (
+        "import sys, numpy as np; from keras_selfattn.serving.client import Explanation\n"
+        "assert 'good' in Explanation(['good'], np.ones((1, 1, 1, 1), 'f4'))._repr_html_()\n"
+        "print(*sorted(name.split('.')[2] for name in sys.modules if name.startswith('keras_selfattn.drawing.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.split() == ["markup", "notebook"]
