@@ -4,7 +4,10 @@ Both transports have the same steps: `send` makes attempts (`_once`) until one i
 help; an attempt takes a channel's `call`, sends the bytes and turns a failure into a ServingError.
 
 With one connection, gRPC itself retries by the policy (`connection.POLICY`), always on the channel of the
-first try. With several, the transports retry by the same policy, and each try uses another channel.
+first try. With several, the transports retry by the same policy, and each try uses another channel. gRPC's
+own cannot do that (tried with 1.85): a process that dies fails no call with its retries either, since the
+channel connects to another process; but one that stays and answers UNAVAILABLE, because it has no room or
+leaves, fails every call on its connection. Nor has one channel several connections to one address.
 
 Reference: gRFC A6, github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
