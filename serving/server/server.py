@@ -21,7 +21,7 @@ from keras_selfattn import __version__
 
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
-from .api.admission import InFlight
+from .api.admission import Admission
 from .api.authentication import Authentication
 from .api.grpc_accepting import grpc_server
 from .api.grpc_reflection import add_reflection
@@ -294,7 +294,7 @@ class Server:
             self._port.set_result(port)
             if not self._stopping:  # a stop before this loop existed could not reach it
                 await self._stop_requested.wait()
-            await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
+            await self._drain(server, rest, api.admission)
         finally:
             if rest is not None:
                 await rest.abort()
@@ -330,9 +330,7 @@ class Server:
         stopping.cancel()
         going_on.cancel()
 
-    async def _drain(
-        self, server: grpc.aio.Server, rest: RestServer | None, in_flight: tuple[InFlight, InFlight]
-    ) -> None:
+    async def _drain(self, server: grpc.aio.Server, rest: RestServer | None, admission: Admission) -> None:
         _log.info("stopping; running requests have %g s to finish", self._grace)
         ends = time.monotonic() + self._grace
         assert self._health is not None
@@ -346,9 +344,9 @@ class Server:
             # in the moment in which it closes, so clients that watch the health have time to move before it.
             await asyncio.sleep(min(self._grace, _LEAVING_SECONDS))
             leaving = asyncio.ensure_future(server.stop(self._grace))
-            draining = asyncio.ensure_future(_answered(in_flight))
+            draining = asyncio.ensure_future(_answered(admission))
         else:
-            draining = asyncio.ensure_future(_drained(in_flight))
+            draining = asyncio.ensure_future(admission.drain())
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         if self._grace > 0 and not aborting.done():
@@ -387,13 +385,8 @@ class Server:
             self._loop.call_soon_threadsafe(callback)
 
 
-async def _answered(in_flight: tuple[InFlight, ...]) -> None:
+async def _answered(admission: Admission) -> None:
     # Calls that were on their way when the ports closed arrive within the pause.
     for _ in range(2):
-        await asyncio.gather(*[each.idle() for each in in_flight])
+        await admission.idle()
         await asyncio.sleep(_LEAVING_SECONDS)
-
-
-async def _drained(in_flight: tuple[InFlight, ...]) -> None:
-    # In a coroutine: a cancelled gather alone logs that its exception was never retrieved.
-    await asyncio.gather(*[each.drain() for each in in_flight])

@@ -72,7 +72,7 @@ class Gate:
         self._server = server
         self._open = threading.Semaphore(0)
         self.model = server.models._models[model]
-        with self.model.lease(None) as servable:
+        with self.model.loaded.lease(None) as servable:
             self._run = servable.run
         servable.run = self._noted
 

@@ -296,7 +296,7 @@ def test_the_session_gets_the_threads_of_the_config(base, serve):
     save(HalfPlusTwo(), base, 1)
     for threads in (1, 3):
         server, _ = serve(base, tensorflow_intra_op_parallelism=threads)
-        with only_model(server).lease(None) as servable:
+        with only_model(server).loaded.lease(None) as servable:
             session = servable._session
         assert session._config.intra_op_parallelism_threads == threads
 

@@ -167,7 +167,7 @@ def test_a_request_that_expires_in_the_queue_is_never_started(slow_base, in_back
         Client(server.target, "slow") as client,
     ):
         started = []
-        with server.models._models["slow"].lease(None) as servable:
+        with server.models._models["slow"].loaded.lease(None) as servable:
             run = servable.run
         servable.run = lambda *args: started.append(args) or run(*args)
         first = in_background(client.predict, {"seconds": np.float32(2)})
@@ -188,7 +188,7 @@ def test_a_request_that_is_cancelled_in_the_queue_is_never_started(slow_base, in
     ):
         started = []
         model = server.models._models["slow"]
-        with model.lease(None) as servable:
+        with model.loaded.lease(None) as servable:
             run = servable.run
         servable.run = lambda *args: started.append(args) or run(*args)
         first = in_background(client.predict, {"seconds": np.float32(2)})

@@ -1,60 +1,25 @@
-"""Limits on simultaneous work: the number of requests, and the memory of their tensors beyond their messages.
+"""The server's door: requests of both transports come in here, and are counted until they have their answer.
 
-A message of 40 bytes can name a tensor of gigabytes: its last value, or zero, is repeated. So the memory of a
-request is computed from its message, before anything is allocated. The count of requests without an answer
-also tells when a server can stop.
+It limits the number of requests, and the memory of their tensors beyond their messages. A message of 40 bytes
+can name a tensor of gigabytes: its last value, or zero, is repeated. So the memory of a request is computed
+from its message, before anything is allocated. The count of requests without an answer also tells when a
+server can stop.
 
 Reference: tensorflow/core/framework/tensor.proto, tensorflow_serving/apis/input.proto.
 """
 
 import asyncio
 import contextlib
+import logging
 from contextlib import AbstractContextManager
 
-from ...errors import InvalidArgumentError, ResourceExhaustedError
+from ...errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ...wire.field_counts import field_count
 from ..config import ServerConfig
 
-
-class InFlight:
-    """Count requests, and wait for the last one. For one event loop.
-
-    Example:
-        in_flight = InFlight()
-        in_flight.begin()
-        in_flight.end()
-        await in_flight.drain()
-    """
-
-    def __init__(self) -> None:
-        self._running = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self.draining = False
-        """True if new requests are refused."""
-
-    def begin(self) -> None:
-        """Record that a request has arrived."""
-        self._running += 1
-        self._idle.clear()
-
-    def end(self) -> None:
-        """Record that a request has its answer."""
-        self._running -= 1
-        if self._running == 0:
-            self._idle.set()
-
-    async def idle(self) -> None:
-        """Return when no request runs; new ones may arrive meanwhile."""
-        await self._idle.wait()
-
-    async def drain(self) -> None:
-        """Refuse new requests from now on, and return when the running ones have an answer."""
-        self.draining = True
-        await self._idle.wait()
-
+_log = logging.getLogger(__name__)
 
 # All requests together may grow by this many times the limit of one request.
 _LARGEST_AT_A_TIME = 4
@@ -64,31 +29,76 @@ _EXAMPLE_BYTES = 33 + 32
 
 
 class Admission:
-    """Count requests, and their memory beyond their messages. For one event loop.
+    """Let requests in, count them, and wait for the last one. For one event loop.
+
+    Every request begins and ends here. One for inference enters, too, with its caller's address, and then
+    asks for its memory.
 
     Args:
         config: the limits.
 
     Example:
         admission = Admission(config)
-        with admission.request(), admission.growth(size=40, becomes=2**20):
+        admission.begin()
+        admission.enter("192.0.2.7")
+        with admission.growth(size=40, becomes=2**20):
             ...
+        admission.leave("192.0.2.7")
+        admission.end()
     """
 
     def __init__(self, config: ServerConfig):
-        self._most_requests = config.max_concurrent_requests
+        self._most_entered = config.max_concurrent_requests
         self._most_growth = config.max_request_tensor_bytes
-        self._requests = 0
-        self._growth = 0
-        self._each = _Request(self)
+        self._begun = self._entered = self._growth = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = False
 
-    def request(self) -> AbstractContextManager[None]:
-        """Count a request until it has its answer.
+    def check_open(self) -> None:
+        """Raise UnavailableError if new requests are refused."""
+        if self._draining:
+            raise UnavailableError("the server is shutting down")
+
+    def begin(self) -> None:
+        """Record that a request has arrived."""
+        self._begun += 1
+        self._idle.clear()
+
+    def end(self) -> None:
+        """Record that a request has its answer."""
+        self._begun -= 1
+        if self._begun == 0:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Return when no request runs; new ones may arrive meanwhile."""
+        await self._idle.wait()
+
+    async def drain(self) -> None:
+        """Refuse new requests from now on, and return when the running ones have an answer."""
+        self._draining = True
+        await self._idle.wait()
+
+    def enter(self, client: str) -> None:
+        """Let a request for inference in, which waits or runs until it leaves.
+
+        Args:
+            client: the caller's address, without its port.
 
         Raises:
-            ResourceExhaustedError: on entry, the limit of waiting and running requests is reached.
+            ResourceExhaustedError: the limit of waiting and running requests is reached.
         """
-        return self._each
+        if self._entered >= self._most_entered:
+            _log.debug("a request of %s is refused: %d wait or run", client, self._entered)
+            raise ResourceExhaustedError(
+                f"{self._most_entered} requests wait or run, which is this server's limit; try again later"
+            )
+        self._entered += 1
+
+    def leave(self, client: str) -> None:
+        """Record that a request that has entered has its answer."""
+        self._entered -= 1
 
     def growth(self, size: int, becomes: int) -> AbstractContextManager[None]:
         """Count the memory of a request beyond its message, until it has its answer.
@@ -102,16 +112,6 @@ class Admission:
             ResourceExhaustedError: on entry, the memory is more than the waiting and running requests leave.
         """
         return _Growth(self, size, becomes) if becomes > size else _NO_GROWTH
-
-    def _begin(self) -> None:
-        if self._requests >= self._most_requests:
-            raise ResourceExhaustedError(
-                f"{self._most_requests} requests wait or run, which is this server's limit; try again later"
-            )
-        self._requests += 1
-
-    def _end(self) -> None:
-        self._requests -= 1
 
     def _grow(self, size: int, becomes: int) -> None:
         growth = becomes - size
@@ -132,21 +132,6 @@ class Admission:
 
 
 _NO_GROWTH = contextlib.nullcontext()
-
-
-class _Request:
-    """The block of a request; it has no state of its own, so all requests share one."""
-
-    __slots__ = ("_admission",)
-
-    def __init__(self, admission: Admission):
-        self._admission = admission
-
-    def __enter__(self) -> None:
-        self._admission._begin()
-
-    def __exit__(self, *_: object) -> None:
-        self._admission._end()
 
 
 class _Growth:

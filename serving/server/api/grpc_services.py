@@ -7,11 +7,11 @@ share one codec. gRPC itself answers all other calls with UNIMPLEMENTED.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 # Reflection reports their descriptors.
@@ -20,14 +20,17 @@ from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
     prediction_service_pb2,
 )
 
-from ...errors import ServingError
+from ...errors import ResourceExhaustedError, ServingError
+from ...wire import messages_pb2 as pb
+from ...wire import open_inference_pb2 as oip
 from . import open_inference
-from .admission import InFlight
-from .inference_api import MODEL_INFER, InferenceApi
+from .inference_api import MODEL_INFER, MULTI_INFERENCE, InferenceApi
 from .open_inference import OpenInference
 
 _log = logging.getLogger(__name__)
 _MESSAGE_LIMIT = 1024  # bytes
+# Larger refused requests are not parsed to find their model's name.
+_MOST_REFUSED = 2**16
 
 _PREDICTION = prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name
 _MODEL = model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name
@@ -56,7 +59,6 @@ class GrpcApi:
     """
 
     def __init__(self, api: InferenceApi, open_inference: OpenInference):
-        self.in_flight = InFlight()
         self._api = api
         self._open_inference = open_inference
 
@@ -64,67 +66,65 @@ class GrpcApi:
         """Register the services."""
         logging.getLogger("grpc._cython.cygrpc").addFilter(_is_worth_a_line)
         api = self._api
-        inference = {
+        prediction = {
             "Predict": api.predict,
             "Classify": api.classify,
             "Regress": api.regress,
             "MultiInference": api.multi_inference,
         }
-        prediction = {
-            name: _Handler(method, self.in_flight, admit=partial(api.admitted, name))
-            for name, method in inference.items()
-        }
-        prediction["GetModelMetadata"] = _Handler(api.get_model_metadata, self.in_flight)
-        _register(server, _PREDICTION, prediction)
+        self.add_service(server, _PREDICTION, prediction, _InferenceHandler)
+        self.add_service(server, _PREDICTION, {"GetModelMetadata": api.get_model_metadata})
         model = {
             "GetModelStatus": api.get_model_status,
             "HandleReloadConfigRequest": api.reload_config,
         }
         self.add_service(server, _MODEL, model)
         methods = self._open_inference.methods()
-        infer = methods.pop(MODEL_INFER)
+        infer = {MODEL_INFER: methods.pop(MODEL_INFER)}
+        self.add_service(server, open_inference.SERVICE, infer, _InferenceHandler)
         self.add_service(server, open_inference.SERVICE, methods)
-        admit = partial(api.admitted, MODEL_INFER)
-        _register(server, open_inference.SERVICE, {MODEL_INFER: _Handler(infer, self.in_flight, admit)})
         server.add_generic_rpc_handlers((_TritonOnly(),))
 
-    def add_service(self, server: grpc.aio.Server, name: str, methods: Mapping[str, Method]) -> None:
-        """Register a service; its calls are drained like all others."""
-        _register(server, name, {each: _Handler(method, self.in_flight) for each, method in methods.items()})
+    def add_service(
+        self,
+        server: grpc.aio.Server,
+        name: str,
+        methods: Mapping[str, Method],
+        kind: "type[_Handler] | None" = None,
+    ) -> None:
+        """Register methods of a service; their calls are drained like all others."""
+        make = kind or _Handler
+        handlers = {each: make(self._api, each, method) for each, method in methods.items()}
+        known = {each: grpc.unary_unary_rpc_method_handler(made.handle) for each, made in handlers.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, known),))
 
 
 class _Handler:
     """Answer the calls of one gRPC method.
 
     Args:
+        api: has the door, which counts the calls, and is closed when the server stops.
+        name: of the method.
         method: makes the answer of a request.
-        in_flight: counts the calls, and refuses them when the server stops.
-        admit: a context manager around each request; raises a ServingError if there are too many requests.
     """
 
-    def __init__(
-        self,
-        method: Method,
-        in_flight: InFlight,
-        admit: Callable[[bytes], AbstractContextManager[object]] = nullcontext,
-    ):
+    def __init__(self, api: InferenceApi, name: str, method: Method):
+        self._api = api
+        self._admission = api.admission
+        self._name = name
         self._method = method
-        self._in_flight = in_flight
-        self._admit = admit
 
     async def handle(self, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Return the answer; an error becomes the call's status."""
-        if self._in_flight.draining:
-            # gRPC's own stop would answer CANCELLED, which clients do not retry.
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
-        # The call counts until its answer is on the wire, which is after this method has returned.
-        self._in_flight.begin()
-        context.add_done_callback(self._ended)  # pyright: ignore[reportArgumentType]
-        remaining = context.time_remaining()
-        deadline = None if remaining is None else time.monotonic() + remaining
         try:
-            with self._admit(data):
-                return await self._method(data, deadline)
+            # gRPC's own stop would answer CANCELLED, which clients do not retry.
+            self._admission.check_open()
+            # The call counts until its answer is on the wire, which is after this method has returned.
+            self._admission.begin()
+            context.add_done_callback(self._ended)  # pyright: ignore[reportArgumentType]
+            remaining = context.time_remaining()
+            deadline = None if remaining is None else time.monotonic() + remaining
+            return await self._answer(data, deadline, context)
         except ServingError as error:
             await context.abort(error.code, _cut(error.details))
         except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
@@ -132,13 +132,58 @@ class _Handler:
             await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the cause")
         raise AssertionError("abort always raises")
 
+    async def _answer(self, data: bytes, deadline: float | None, context: grpc.aio.ServicerContext) -> bytes:
+        return await self._method(data, deadline)
+
     def _ended(self, servicer_context: object) -> None:
-        self._in_flight.end()
+        self._admission.end()
 
 
-def _register(server: grpc.aio.Server, service: str, handlers: Mapping[str, _Handler]) -> None:
-    known = {name: grpc.unary_unary_rpc_method_handler(each.handle) for name, each in handlers.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, known),))
+class _InferenceHandler(_Handler):
+    """Answer the calls of a method that runs a graph, a limited number at a time."""
+
+    async def _answer(self, data: bytes, deadline: float | None, context: grpc.aio.ServicerContext) -> bytes:
+        client = client_address(context.peer())
+        try:
+            self._admission.enter(client)
+        except ResourceExhaustedError as refusal:
+            with self._api.counted(_model_of(self._name, data), self._name, "GRPC"):
+                raise refusal
+        try:
+            return await self._method(data, deadline)
+        finally:
+            self._admission.leave(client)
+
+
+def client_address(peer: str) -> str:
+    """Return a caller's address without its port, as REST has it.
+
+    Args:
+        peer: gRPC's name for it.
+
+    Example:
+        >>> client_address("ipv6:%5B::1%5D:50812"), client_address("ipv4:192.0.2.7:50812")
+        ('::1', '192.0.2.7')
+    """
+    kind, _, address = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return peer
+    host = address.rpartition(":")[0]
+    return unquote(host).strip("[]") if "%" in host else host
+
+
+def _model_of(api: str, data: bytes) -> pb.ModelSpec:
+    """Return the model that a refused request is for, if this is cheap to find."""
+    if len(data) > _MOST_REFUSED:
+        return pb.ModelSpec()
+    try:
+        if api == MULTI_INFERENCE:
+            return pb.SerializedMultiInferenceRequest.FromString(data).tasks[0].model_spec
+        if api == MODEL_INFER:
+            return pb.ModelSpec(name=oip.ModelReadyRequest.FromString(data).name)
+        return pb.GetModelStatusRequest.FromString(data).model_spec
+    except (DecodeError, IndexError):
+        return pb.ModelSpec()
 
 
 class _TritonOnly(grpc.GenericRpcHandler):

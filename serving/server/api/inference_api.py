@@ -6,10 +6,10 @@ servables/tensorflow/get_model_metadata_impl.cc.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
@@ -19,12 +19,10 @@ from ...errors import (
     InternalError,
     InvalidArgumentError,
     OutOfRangeError,
-    ResourceExhaustedError,
     UnimplementedError,
 )
 from ...wire import codec
 from ...wire import messages_pb2 as pb
-from ...wire import open_inference_pb2 as oip
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.model_registry import ModelRegistry
@@ -39,7 +37,7 @@ from .predict import PredictCall
 from .request_logs import Logged, RequestLogs
 
 _M = TypeVar("_M", bound=Message)
-_T = TypeVar("_T")
+_Response = TypeVar("_Response")
 _Answer = TypeVar("_Answer")
 
 PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
@@ -50,8 +48,6 @@ _VALUE_WORK = 64
 _MANY = 1000
 # Inputs and other fields of a request; a message of 10 MB could hold a million.
 _MOST_FIELDS = 10_000
-# Larger refused requests are not parsed to find their model's name.
-_MOST_REFUSED = 2**16
 
 # What a kernel raises for a shape that it does not take.
 _REFUSED_BY_GRAPHS = (InvalidArgumentError, FailedPreconditionError, OutOfRangeError, UnimplementedError)
@@ -66,6 +62,37 @@ class Sizes(NamedTuple):
     tensors: int
 
 
+class InferenceRequest(ABC, Generic[_Response, _Answer]):
+    """A request to run a graph, as it came: what `InferenceApi.infer` asks of each kind, in this order.
+
+    Args:
+        spec: the model that it names.
+        sizes: its sizes. Large requests are parsed in a thread; those too large, refused.
+        message: it as TensorFlow Serving's message, for the log; None if it came otherwise.
+    """
+
+    copies: bool = False
+    """True if `answer` copies the outputs' memory, instead of writing value by value."""
+
+    def __init__(self, spec: pb.ModelSpec, sizes: Sizes, message: Message | None = None):
+        self.spec = spec
+        self.sizes = sizes
+        self.message = message
+
+    @abstractmethod
+    def call(self, servable: Servable) -> GraphCall[_Response]:
+        """Return the call of a version that it asks for.
+
+        Raises:
+            ServingError: it does not fit the version. An array that does not fit its input is refused here,
+                before it could join others in a batch.
+        """
+
+    @abstractmethod
+    def answer(self, response: _Response) -> _Answer:
+        """Return what the client gets: the call's response, as the transport writes it."""
+
+
 class InferenceApi:
     """Answer requests with the models of a server.
 
@@ -73,7 +100,8 @@ class InferenceApi:
     return a serialized response. All methods raise a ServingError in TensorFlow Serving's words.
 
     Attributes:
-        admission: the limits on simultaneous work.
+        admission: the door through which all requests come in.
+        check_method: True if a signature's method_name must be that of the call.
 
     Args:
         models: the models.
@@ -104,7 +132,7 @@ class InferenceApi:
         self._runner = runner
         self._metrics = metrics
         self._management = management
-        self._check_method = config.enable_signature_method_name_check
+        self.check_method = config.enable_signature_method_name_check
         as_content = config.enable_serialization_as_tensor_content
         self._encode = codec.encode_array if as_content else None
 
@@ -112,34 +140,29 @@ class InferenceApi:
         """A PredictResponse."""
         check_fields(data, _MOST_FIELDS)
         request = await self.parse(pb.PredictRequest, data)
-        spec = _spec(request)
-        prepare = partial(PredictCall, request=request, encode=self._encode)
-        with self.counted(spec, PREDICT, "GRPC") as counted:
-            sizes = Sizes(len(data), predict_bytes(request))
-            return await self.infer(
-                spec, counted, prepare, _same, sizes, deadline, copies=True, message=request
-            )
+        with self.counted(_spec(request), PREDICT, "GRPC") as counted:
+            return await self.infer(_Predict(request, len(data), self._encode), counted, deadline)
 
     async def classify(self, data: bytes, deadline: float | None) -> bytes:
         """A ClassificationResponse."""
-        request = await self.parse(pb.SerializedInputRequest, data)
-        with self.counted(_spec(request), CLASSIFY, "GRPC") as counted:
-            return await self.on_examples(counted, request, serialized, len(data), deadline)
+        return await self._on_examples(CLASSIFY, data, deadline)
 
     async def regress(self, data: bytes, deadline: float | None) -> bytes:
         """A RegressionResponse."""
+        return await self._on_examples(REGRESS, data, deadline)
+
+    async def _on_examples(self, api: str, data: bytes, deadline: float | None) -> bytes:
         request = await self.parse(pb.SerializedInputRequest, data)
-        with self.counted(_spec(request), REGRESS, "GRPC") as counted:
-            return await self.on_examples(counted, request, serialized, len(data), deadline)
+        with self.counted(_spec(request), api, "GRPC") as counted:
+            asked = _SerializedExamples(api, request, len(data), self.check_method)
+            return await self.infer(asked, counted, deadline)
 
     async def multi_inference(self, data: bytes, deadline: float | None) -> bytes:
         """A MultiInferenceResponse."""
         request = await self.parse(pb.SerializedMultiInferenceRequest, data)
-        spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
-        prepare = partial(MultiInferenceCall, request=request, check_method=self._check_method)
-        with self.counted(spec, MULTI_INFERENCE, "GRPC") as counted:
-            sizes = Sizes(len(data), examples_bytes(request))
-            return await self.infer(spec, counted, prepare, serialized, sizes, deadline, message=request)
+        asked = _MultiInference(request, len(data), self.check_method)
+        with self.counted(asked.spec, MULTI_INFERENCE, "GRPC") as counted:
+            return await self.infer(asked, counted, deadline)
 
     async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelMetadataResponse."""
@@ -175,18 +198,6 @@ class InferenceApi:
         packed.value = signatures.SerializeToString(deterministic=True)
         return response
 
-    def admitted(self, api: str, data: bytes) -> AbstractContextManager[None]:
-        """Admit a gRPC request until it has its answer, and count a refusal.
-
-        Raises:
-            ResourceExhaustedError: on entry, the limit of waiting and running requests is reached.
-        """
-        return _Admitted(self.admission, partial(self._count_refusal, api, data))
-
-    def _count_refusal(self, api: str, data: bytes, refusal: ResourceExhaustedError) -> NoReturn:
-        with self.counted(self._model_of(api, data), api, "GRPC"):
-            raise refusal
-
     def ready(self) -> bool:
         """Return True if a model answers, or none is configured: a broken model must not stop the others."""
         models = self._models.available()
@@ -203,29 +214,8 @@ class InferenceApi:
         name = spec.name if self._models.knows(spec.name) else ""
         return self._metrics.request(name, api, entrypoint)
 
-    async def on_examples(
-        self,
-        counted: Counted,
-        request: pb.SerializedInputRequest,
-        finish: Callable[[Any], _Answer],
-        size: int,
-        deadline: float | None,
-    ) -> _Answer:
-        """Return the answer that `finish` makes of the response to Classify or Regress. See `infer`."""
-        prepare = partial(_CALLS_ON_EXAMPLES[counted.api], request=request, check_method=self._check_method)
-        sizes = Sizes(size, examples_bytes(request))
-        return await self.infer(_spec(request), counted, prepare, finish, sizes, deadline, message=request)
-
     async def infer(
-        self,
-        spec: pb.ModelSpec,
-        counted: Counted,
-        prepare: Callable[[Servable], GraphCall[_T]],
-        finish: Callable[[_T], _Answer],
-        sizes: Sizes,
-        deadline: float | None,
-        copies: bool = False,
-        message: Message | None = None,
+        self, request: InferenceRequest[_Response, _Answer], counted: Counted, deadline: float | None
     ) -> _Answer:
         """Run a graph for a request.
 
@@ -233,28 +223,23 @@ class InferenceApi:
 
             step         runs
             parsing      inline if the message is below 64 KiB, else in a thread
-            `prepare`    inline if the message and its tensors are each below 64 KiB, else in a thread
+            `call`       inline if the message and its tensors are each below 64 KiB, else in a thread
             the graph    in a batch if batching is on for all versions or this one, or if the call is known
                          to gain (see `GraphRunner`); else alone in a thread
-            `finish`     inline if it takes less time than copying 64 KiB, else in a thread
+            `answer`     inline if it takes less time than copying 64 KiB, else in a thread
 
         Three calls run no graph. GetModelMetadata runs inline. GetModelStatus runs inline, or in its own
         thread if there are several workers. HandleReloadConfigRequest runs in its own thread.
 
         Args:
-            spec: the model that the request names.
-            counted: the request, for the metrics; its version and signature are set.
-            prepare: turns the request into a call. One with an array that does not fit its input is refused
-                before it could join others in a batch.
-            finish: turns the response into the answer.
-            sizes: the sizes of the request. Large requests are parsed in a thread; those too large, refused.
+            request: the request.
+            counted: it, for the metrics; its version and signature are set.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
-            copies: True if `finish` copies the outputs' memory, instead of writing value by value.
-            message: the request as TensorFlow Serving's message, for the log; None if it came otherwise.
         """
+        spec, sizes = request.spec, request.sizes
         pending = self._metrics.pending.request(spec.name)
         with self.admission.growth(*sizes), self._models.lease(spec) as servable, pending as begin:
-            call = await self._runner.off_loop(max(sizes), prepare, servable)
+            call = await self._runner.off_loop(max(sizes), request.call, servable)
             counted.version, counted.signature = str(servable.version), call.signature_name
             misfit = InputShapes.of(servable).check(call.signature_name, call.feeds)
             if counted.api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
@@ -268,25 +253,25 @@ class InferenceApi:
                     raise
                 raise misfit from error
             self._metrics.ran(counted, time.perf_counter() - started)
-            if self._logs.samples(spec.name):
-                size = max(sizes) + _copied_bytes(arrays)
-                logged = Logged(counted.api, spec, servable, call, arrays, message, size)
-                finish = self._logs.after(finish, logged)
-            work = _copied_bytes(arrays) if copies else _value_work(arrays)
-            return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
+            work = _copied_bytes(arrays) if request.copies else _value_work(arrays)
+            return await self._runner.off_loop(work, self._answer, request, counted, servable, call, arrays)
 
-    def _model_of(self, api: str, data: bytes) -> pb.ModelSpec:
-        """Return the model that a request is for, if this is cheap to find."""
-        if len(data) > _MOST_REFUSED:
-            return pb.ModelSpec()
-        try:
-            if api == MULTI_INFERENCE:
-                return pb.SerializedMultiInferenceRequest.FromString(data).tasks[0].model_spec
-            if api == MODEL_INFER:
-                return pb.ModelSpec(name=oip.ModelReadyRequest.FromString(data).name)
-            return pb.GetModelStatusRequest.FromString(data).model_spec
-        except (DecodeError, IndexError):
-            return pb.ModelSpec()
+    def _answer(
+        self,
+        request: InferenceRequest[_Response, _Answer],
+        counted: Counted,
+        servable: Servable,
+        call: GraphCall[_Response],
+        arrays: Sequence[np.ndarray],
+    ) -> _Answer:
+        """Return the answer to a request that has run, and log the request if its model's log takes it."""
+        response = call.respond(arrays)
+        answer = request.answer(response)
+        if self._logs.samples(request.spec.name):
+            size = max(request.sizes) + _copied_bytes(arrays)
+            logged = Logged(counted.api, request.spec, servable, call, arrays, request.message, size)
+            self._logs.put(logged, response)
+        return answer
 
     async def parse(self, message: type[_M], data: bytes) -> _M:
         """Return a request's message.
@@ -300,27 +285,68 @@ class InferenceApi:
             raise InternalError("Unable to parse request") from None
 
 
-class _Admitted:
-    """The block of an admitted request. A class, because a generator takes three times as long."""
+class _Predict(InferenceRequest[bytes, bytes]):
+    """A PredictRequest; `encode` is that of `PredictCall`."""
 
-    __slots__ = ("_block", "_refuse")
+    copies = True
 
-    def __init__(self, admission: Admission, refuse: Callable[[ResourceExhaustedError], NoReturn]):
-        self._block = admission.request()
-        self._refuse = refuse
+    def __init__(
+        self, request: pb.PredictRequest, size: int, encode: Callable[[np.ndarray], pb.TensorProto] | None
+    ):
+        super().__init__(request.model_spec, Sizes(size, predict_bytes(request)), request)
+        self._request = request
+        self._encode = encode
 
-    def __enter__(self) -> None:
-        try:
-            self._block.__enter__()
-        except ResourceExhaustedError as error:
-            self._refuse(error)
+    def call(self, servable: Servable) -> PredictCall:
+        return PredictCall(servable, self._request, self._encode)
 
-    def __exit__(self, *_: object) -> None:
-        self._block.__exit__(None, None, None)
+    def answer(self, response: bytes) -> bytes:
+        return response
 
 
-def _same(answer: bytes) -> bytes:
-    return answer
+class ExamplesRequest(InferenceRequest[Any, _Answer]):
+    """A ClassificationRequest or a RegressionRequest.
+
+    Args:
+        api: "Classify" or "Regress".
+        request: the message.
+        size: its bytes, as they came.
+        check_method: True if the signature's method_name must be that of the call.
+    """
+
+    def __init__(self, api: str, request: pb.SerializedInputRequest, size: int, check_method: bool):
+        super().__init__(_spec(request), Sizes(size, examples_bytes(request)), request)
+        self._call = _CALLS_ON_EXAMPLES[api]
+        self._request = request
+        self._check_method = check_method
+
+    def call(self, servable: Servable) -> ClassifyCall | RegressCall:
+        """Return the call of Classify or Regress."""
+        return self._call(servable, self._request, self._check_method)
+
+
+class _SerializedExamples(ExamplesRequest[bytes]):
+    """One that came as a message, and is answered with one."""
+
+    def answer(self, response: Message) -> bytes:
+        return serialized(response)
+
+
+class _MultiInference(InferenceRequest[pb.MultiInferenceResponse, bytes]):
+    """A MultiInferenceRequest."""
+
+    def __init__(self, request: pb.SerializedMultiInferenceRequest, size: int, check_method: bool):
+        # All tasks must name the same model.
+        spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
+        super().__init__(spec, Sizes(size, examples_bytes(request)), request)
+        self._request = request
+        self._check_method = check_method
+
+    def call(self, servable: Servable) -> MultiInferenceCall:
+        return MultiInferenceCall(servable, self._request, self._check_method)
+
+    def answer(self, response: pb.MultiInferenceResponse) -> bytes:
+        return serialized(response)
 
 
 def _value_work(arrays: Sequence[np.ndarray]) -> int:

@@ -21,7 +21,7 @@ from ..models import quantized_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .admission import check_fields
-from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
+from .inference_api import MODEL_INFER, InferenceApi, InferenceRequest, Sizes, serialized
 from .input_shapes import InputShapes
 from .management import Management
 from .open_inference_parameters import (
@@ -75,7 +75,7 @@ class IndexEntry(NamedTuple):
     reason: str
 
 
-class InferCall:
+class InferCall(ArraysCall):
     """The call that a request asks for.
 
     Inputs may have more, or fewer, axes of size one at their end than the signature declares: MLServer's
@@ -102,15 +102,13 @@ class InferCall:
         name = signature_name or DEFAULT_SIGNATURE
         shapes = InputShapes.of(servable)
         declared = {alias: shapes.as_declared(name, alias, array) for alias, array in inputs.items()}
-        self._call = ArraysCall(servable, name, declared, outputs)
+        super().__init__(servable, name, declared, outputs)
         self._version = servable.version
-        self.signature_name = self._call.signature_name
-        self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
     def respond(self, arrays: Sequence[np.ndarray]) -> Outputs:
         """Return the outputs; quantized types are integers in them."""
-        found = self._call.respond(arrays)
-        plain = {name: quantized_tensors.plain(array) for name, array in found.items()}
+        found = zip(self.aliases, arrays, strict=True)
+        plain = {name: quantized_tensors.plain(array) for name, array in found}
         return Outputs(self._version, plain)
 
 
@@ -230,13 +228,28 @@ class OpenInference:
         request = await self.api.parse(oip.ModelInferRequest, data)
         with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC") as counted:
             parameters = _values(request.parameters)
-            spec = model_spec_of(request.model_name, request.model_version, parameters)
-            sizes = Sizes(len(data), _tensor_bytes(request, len(data)))
-            prepare = partial(_grpc_call, request, spec.signature_name)
-            answer = partial(_answer, request)
-            ends = request_deadline(deadline, parameters)
-            copies = bool(request.raw_input_contents)
-            return await self.api.infer(spec, counted, prepare, answer, sizes, ends, copies)
+            asked = _GrpcInfer(request, len(data), parameters)
+            return await self.api.infer(asked, counted, request_deadline(deadline, parameters))
+
+
+class _GrpcInfer(InferenceRequest[Outputs, bytes]):
+    """A ModelInferRequest."""
+
+    def __init__(self, request: oip.ModelInferRequest, size: int, parameters: Mapping[str, Any]):
+        spec = model_spec_of(request.model_name, request.model_version, parameters)
+        super().__init__(spec, Sizes(size, _tensor_bytes(request, size)))
+        self.copies = bool(request.raw_input_contents)
+        self._request = request
+
+    def call(self, servable: Servable) -> InferCall:
+        request = self._request
+        for each in chain(request.inputs, request.outputs):
+            check_tensor_parameters(each.name, each.parameters)
+        asked = [output.name for output in request.outputs]
+        return InferCall(servable, self.spec.signature_name, _arrays(request), asked)
+
+    def answer(self, response: Outputs) -> bytes:
+        return _answer(self._request, response)
 
 
 def add_array(
@@ -325,13 +338,6 @@ def _tensor_bytes(request: oip.ModelInferRequest, most: int) -> int:
         size = len(raw[place]) if place < len(raw) else most
         found += tensors.decoded_bytes(each.datatype, each.shape, size, in_contents=not raw)
     return found
-
-
-def _grpc_call(request: oip.ModelInferRequest, signature_name: str, servable: Servable) -> InferCall:
-    for each in chain(request.inputs, request.outputs):
-        check_tensor_parameters(each.name, each.parameters)
-    asked = [output.name for output in request.outputs]
-    return InferCall(servable, signature_name, _arrays(request), asked)
 
 
 def _arrays(request: oip.ModelInferRequest) -> dict[str, np.ndarray]:

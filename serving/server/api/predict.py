@@ -127,13 +127,16 @@ class PredictCall:
 
 
 class ArraysCall:
-    """The call for outputs of a signature, by name.
+    """The call for outputs of a signature, by name; each protocol adds how it responds with them.
 
     Args:
         servable: the version to call.
         name: the signature's; empty for the default one.
         inputs: arrays, by name; of integers for a quantized type.
         outputs: the names of those to answer; empty for all.
+
+    Attributes:
+        aliases: the names of the outputs, in the order of the values.
 
     Raises:
         FailedPreconditionError: the signature does not exist.
@@ -145,13 +148,9 @@ class ArraysCall:
     ):
         self.signature_name = name or DEFAULT_SIGNATURE
         signature = _Signature.of(servable, self.signature_name)
-        self._aliases = signature.aliases(outputs)
+        self.aliases = signature.aliases(outputs)
         self.feeds = signature.feeds(inputs, signature.as_fed)
-        self.fetches = [signature.outputs[alias] for alias in self._aliases]
-
-    def respond(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the outputs by name."""
-        return dict(zip(self._aliases, arrays, strict=True))
+        self.fetches = [signature.outputs[alias] for alias in self.aliases]
 
 
 def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import Message
@@ -24,9 +24,6 @@ from ..models.model_config import ModelSettings
 from ..models.servable import GraphCall, Servable
 from ..runtime.log_writer import Entry, LogWriter
 from ..runtime.metrics import Metrics
-
-_Response = TypeVar("_Response")
-_Answer = TypeVar("_Answer")
 
 # A request, and the response as a message or serialized.
 _Exchange = tuple[Message, Message | bytes]
@@ -69,7 +66,7 @@ class RequestLogs:
         logs = RequestLogs(config, metrics)
         logs.update(listed_models(model_server_config))
         if logs.samples("half"):
-            finish = logs.after(finish, logged)
+            logs.put(logged, response)
         logs.close()
     """
 
@@ -93,18 +90,17 @@ class RequestLogs:
         settings = self._settings.get(model)
         return settings is not None and random.random() < settings.sampling_rate
 
-    def after(self, finish: Callable[[_Response], _Answer], logged: Logged) -> Callable[[_Response], _Answer]:
-        """Return a function that does what `finish` does, and logs the request if this succeeds."""
+    def put(self, logged: Logged, response: object) -> None:
+        """Log a request that has its answer.
 
-        def finish_and_log(response: _Response) -> _Answer:
-            answer = finish(response)
-            settings, writer = self._settings.get(logged.spec.name), self._writer
-            if settings is not None and writer is not None:
-                record = self._record(settings, logged, response)
-                writer.put(Entry(settings.prefix, logged.spec.name, logged.size, record))
-            return answer
-
-        return finish_and_log
+        Args:
+            logged: the request.
+            response: what its call made of the arrays.
+        """
+        settings, writer = self._settings.get(logged.spec.name), self._writer
+        if settings is not None and writer is not None:
+            record = self._record(settings, logged, response)
+            writer.put(Entry(settings.prefix, logged.spec.name, logged.size, record))
 
     def close(self) -> None:
         """Write what is logged, and let the files appear."""

@@ -150,7 +150,7 @@ class ModelRegistry:
         model = self._models.get(spec.name)
         if model is None:
             raise servable_not_found(spec.name, version)
-        return model.lease(version)
+        return model.loaded.lease(version)
 
     def states(self, spec: pb.ModelSpec) -> list[VersionState]:
         """The states of a model's versions, newest first; of one, if the request names it.

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +55,7 @@ class ServedModel:
     Attributes:
         settings: the current settings of the model.
         states: the state of each of its versions.
+        loaded: its versions that answer, for those who lease one.
 
     Example:
         model = ServedModel(
@@ -63,7 +63,7 @@ class ServedModel:
         )
         model.start()
         model.wait_for_look(timeout=60)
-        with model.lease(None) as servable:
+        with model.loaded.lease(None) as servable:
             ...
         model.close()
     """
@@ -82,7 +82,7 @@ class ServedModel:
         self._loader = loader
         # Loaded, but not answering yet.
         self._warming: Servable | None = None
-        self._loaded = LoadedVersions(settings.name, self.states, unloader, on_change)
+        self.loaded = LoadedVersions(settings.name, self.states, unloader, on_change)
         self._lock = threading.Lock()
         self._looks: dict[int, Look] = {}
         self._failed: dict[int, _Failure] = {}
@@ -99,12 +99,12 @@ class ServedModel:
     @property
     def versions(self) -> list[int]:
         """The versions that answer."""
-        return self._loaded.versions
+        return self.loaded.versions
 
     @property
     def running(self) -> int:
         """Return the number of requests that use a version."""
-        return self._loaded.running
+        return self.loaded.running
 
     @property
     def problem(self) -> Problem | None:
@@ -147,14 +147,10 @@ class ServedModel:
         """
         return self._looked.wait(timeout)
 
-    def lease(self, version: int | None) -> AbstractContextManager[Servable]:
-        """A version that answers, as in `LoadedVersions.lease`."""
-        return self._loaded.lease(version)
-
     def retire(self) -> None:
         """Stop looking, and unload each version when its last request has finished; return at once."""
         self.stop_looking()
-        self._loaded.retire(self.versions)
+        self.loaded.retire(self.versions)
 
     def stop_looking(self) -> None:
         """Load nothing from now on, and end a running warmup; return at once."""
@@ -173,7 +169,7 @@ class ServedModel:
         self.stop_looking()
         if self._watcher.is_alive():
             self._watcher.join(timeout)
-        self._loaded.close()
+        self.loaded.close()
 
     def look(self) -> None:
         """Look at the base path once, and load and unload versions accordingly."""
@@ -215,7 +211,7 @@ class ServedModel:
         # that has gone: it cannot be told from one without versions.
         gone = not versions and is_stored(settings.base_path)
         if available or not (candidates or gone):
-            self._loaded.retire([number for number in self.versions if number not in available])
+            self.loaded.retire([number for number in self.versions if number not in available])
             self._forget_waiting(candidates, newest=max(available, default=0))
         self._note(problems, trusting)
 
@@ -250,7 +246,7 @@ class ServedModel:
 
     def _ensure(self, number: int, version: Version, trusting: bool) -> Problem | None:
         """Load a version unless it serves already. Return the problem that keeps it from serving, or None."""
-        if self._loaded.place_of(number) == version.place:
+        if self.loaded.place_of(number) == version.place:
             return None
         look, before = version.look(), self._looks.get(number)
         self._looks[number] = look
@@ -308,7 +304,7 @@ class ServedModel:
                 servable.close()
                 self.states.set(number, State.END)
                 return None
-            self._loaded.put(servable, version.place)
+            self.loaded.put(servable, version.place)
         _log.info("version %s of model %s is available", number, name)
         return None
 

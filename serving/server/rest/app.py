@@ -4,10 +4,9 @@ Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -23,8 +22,16 @@ from ...errors import (
     UnavailableError,
 )
 from ...wire import messages_pb2 as pb
-from ..api.admission import InFlight
-from ..api.inference_api import CLASSIFY, MODEL_INFER, PREDICT, REGRESS, InferenceApi, Sizes
+from ..api.inference_api import (
+    CLASSIFY,
+    MODEL_INFER,
+    PREDICT,
+    REGRESS,
+    ExamplesRequest,
+    InferenceApi,
+    InferenceRequest,
+    Sizes,
+)
 from ..api.management import Management
 from ..api.open_inference import OpenInference
 from ..api.predict import ArraysCall
@@ -108,8 +115,8 @@ class RestApi:
     ):
         self._tokens = tokens
         self._page = page
-        self.in_flight = InFlight()
         self._api = api
+        self._admission = api.admission
         self._open_inference = OpenInferenceRest(open_inference, runner)
         self._runner = runner
         self._management = management
@@ -120,7 +127,7 @@ class RestApi:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: _Send) -> None:
         """Answer one request."""
-        self.in_flight.begin()
+        self._admission.begin()
         try:
             answer = await self._answer(scope, receive)
             headers = {
@@ -142,12 +149,11 @@ class RestApi:
             body = b"" if scope["method"] == "HEAD" else answer.body
             await send({"type": "http.response.body", "body": body})
         finally:
-            self.in_flight.end()
+            self._admission.end()
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
         try:
-            if self.in_flight.draining:
-                raise UnavailableError("the server is shutting down")
+            self._admission.check_open()
             return await self._routed(scope, receive)
         except ServingError as error:
             status = error.status if isinstance(error, HttpError) else HTTP_STATUS[error.code]
@@ -228,48 +234,75 @@ class RestApi:
     ) -> Answer:
         """Admit an inference request, read its body, and return what `infer` makes of it until a deadline."""
         deadline = time.monotonic() + self._seconds
-        with self._api.counted(spec, api, "REST") as counted, contextlib.ExitStack() as stack:
+        client = (scope.get("client") or ("",))[0]
+        with self._api.counted(spec, api, "REST") as counted:
             try:
-                stack.enter_context(self._api.admission.request())
+                self._admission.enter(client)
             except ResourceExhaustedError:
                 # Refuse late: clients that try again at once would take time from the running requests.
                 await asyncio.sleep(_REFUSAL_SECONDS)
                 raise
-            body = await self._body(scope, receive)
-            return await _unless_gone(receive, infer(counted, body, deadline))
+            try:
+                body = await self._body(scope, receive)
+                return await _unless_gone(receive, infer(counted, body, deadline))
+            finally:
+                self._admission.leave(client)
 
     async def _body(self, scope: dict[str, Any], receive: Receive) -> bytes:
         return await read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
 
     async def _predict(self, spec: pb.ModelSpec, counted: Counted, body: bytes, deadline: float) -> Answer:
-        sizes = await self._sizes(body)
-        return await self._api.infer(spec, counted, partial(_PredictCall, body=body), Answer, sizes, deadline)
+        request = _JsonPredict(spec, await self._sizes(body), body)
+        return await self._api.infer(request, counted, deadline)
 
     async def _sizes(self, body: bytes, are_examples: bool = False) -> Sizes:
         return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body, are_examples))
 
     async def _examples(self, spec: pb.ModelSpec, counted: Counted, body: bytes, deadline: float) -> Answer:
         sizes = await self._sizes(body, are_examples=True)
-        with self._api.admission.growth(*sizes):
+        with self._admission.growth(*sizes):
             request = await self._runner.off_loop(max(sizes), _examples_request, spec, body)
-        write = _classes_json if counted.api == CLASSIFY else _numbers_json
-        return await self._api.on_examples(counted, request, write, len(body), deadline)
+        kind = _JsonClassify if counted.api == CLASSIFY else _JsonRegress
+        asked = kind(counted.api, request, len(body), self._api.check_method)
+        return await self._api.infer(asked, counted, deadline)
 
 
-class _PredictCall:
-    """The call that a body of `:predict` asks for; raises what `predict_inputs` and `ArraysCall` raise."""
+class _JsonPredict(InferenceRequest[bytes, Answer]):
+    """The body of a `:predict`."""
 
-    def __init__(self, servable: Servable, body: bytes):
-        name, self._in_rows, inputs = predict_inputs(
-            body, servable.signatures, f"/v2/models/{quote(servable.model)}/infer"
-        )
-        self._call = ArraysCall(servable, name, inputs)
-        self.signature_name = self._call.signature_name
-        self.feeds, self.fetches = self._call.feeds, self._call.fetches
+    def __init__(self, spec: pb.ModelSpec, sizes: Sizes, body: bytes):
+        super().__init__(spec, sizes)
+        self._body = body
+
+    def call(self, servable: Servable) -> "_JsonPredictCall":
+        infer_path = f"/v2/models/{quote(servable.model)}/infer"
+        name, in_rows, inputs = predict_inputs(self._body, servable.signatures, infer_path)
+        return _JsonPredictCall(servable, name, inputs, in_rows)
+
+    def answer(self, response: bytes) -> Answer:
+        return Answer(response)
+
+
+class _JsonPredictCall(ArraysCall):
+    """The call that the body of a `:predict` asks for; `in_rows` if its inputs came in rows."""
+
+    def __init__(self, servable: Servable, name: str, inputs: Mapping[str, np.ndarray], in_rows: bool):
+        super().__init__(servable, name, inputs)
+        self._in_rows = in_rows
 
     def respond(self, arrays: Sequence[np.ndarray]) -> bytes:
         """Return the outputs as JSON, in rows if the inputs came in rows."""
-        return predict_outputs(self._call.respond(arrays), self._in_rows)
+        return predict_outputs(dict(zip(self.aliases, arrays, strict=True)), self._in_rows)
+
+
+class _JsonClassify(ExamplesRequest[Answer]):
+    def answer(self, response: pb.ClassificationResponse) -> Answer:
+        return Answer(classify_outputs(response.result))
+
+
+class _JsonRegress(ExamplesRequest[Answer]):
+    def answer(self, response: pb.RegressionResponse) -> Answer:
+        return Answer(regress_outputs(response.result))
 
 
 def _preflight(scope: dict[str, Any]) -> Answer:
@@ -290,14 +323,6 @@ def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequ
         request.input.example_list_with_context.examples.extend(serialized)
         request.input.example_list_with_context.context = context.SerializeToString()
     return request
-
-
-def _classes_json(response: pb.ClassificationResponse) -> Answer:
-    return Answer(classify_outputs(response.result))
-
-
-def _numbers_json(response: pb.RegressionResponse) -> Answer:
-    return Answer(regress_outputs(response.result))
 
 
 async def _unless_gone(receive: Receive, work: Awaitable[Answer]) -> Answer:

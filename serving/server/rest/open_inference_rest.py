@@ -1,11 +1,11 @@
 """The Open Inference Protocol's calls over REST."""
 
-from functools import partial
 from typing import Any
 
 from ...errors import InvalidArgumentError, UnimplementedError
-from ..api.inference_api import Sizes
-from ..api.open_inference import InferCall, OpenInference
+from ...wire import messages_pb2 as pb
+from ..api.inference_api import InferenceRequest, Sizes
+from ..api.open_inference import InferCall, OpenInference, Outputs
 from ..api.open_inference_parameters import model_spec_of, request_deadline
 from ..batching.graph_runner import GraphRunner
 from ..models.servable import Servable
@@ -105,10 +105,25 @@ class OpenInferenceRest:
             )
         spec = model_spec_of(asked.name, asked.version, header.parameters)
         sizes = Sizes(len(body), in_json + decoded_bytes(header))
-        prepare = partial(_call, header, binary, spec.signature_name)
-        answer = partial(infer_answer, asked.name, header)
         ends = request_deadline(deadline, header.parameters)
-        return await api.infer(spec, counted, prepare, answer, sizes, ends, copies=header.binary)
+        return await api.infer(_JsonInfer(spec, sizes, header, binary), counted, ends)
+
+
+class _JsonInfer(InferenceRequest[Outputs, Answer]):
+    """A request for inference: its JSON object, read, and the binary data after it."""
+
+    def __init__(self, spec: pb.ModelSpec, sizes: Sizes, header: InferHeader, binary: memoryview):
+        super().__init__(spec, sizes)
+        self.copies = header.binary
+        self._header = header
+        self._binary = binary
+
+    def call(self, servable: Servable) -> InferCall:
+        inputs = infer_inputs(self._header, self._binary)
+        return InferCall(servable, self.spec.signature_name, inputs, [*self._header.outputs])
+
+    def answer(self, response: Outputs) -> Answer:
+        return infer_answer(self.spec.name, self._header, response)
 
 
 def _json_length(scope: dict[str, Any], body: bytes) -> int:
@@ -128,7 +143,3 @@ def _json_length(scope: dict[str, Any], body: bytes) -> int:
             "not support"
         )
     return length
-
-
-def _call(header: InferHeader, binary: memoryview, signature_name: str, servable: Servable) -> InferCall:
-    return InferCall(servable, signature_name, infer_inputs(header, binary), [*header.outputs])
