@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import Context
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 import grpc.aio
 
@@ -22,11 +22,8 @@ from keras_selfattn import __version__
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
 from .api.admission import Admission
-from .api.authentication import Authentication
-from .api.grpc_accepting import grpc_server
-from .api.grpc_reflection import add_reflection
-from .api.grpc_services import GrpcApi, Health
-from .api.grpc_tracing import GrpcTracing
+from .api.grpc_server import grpc_server
+from .api.grpc_services import GrpcApi, Health, add_reflection
 from .api.inference_api import InferenceApi
 from .api.management import Management
 from .api.open_inference import OpenInference
@@ -43,16 +40,15 @@ from .page.served_models import ServedModels
 from .rest.app import RestApi
 from .rest.page_routes import PageRoutes
 from .rest.rest_server import RestServer
-from .rest.traced_app import TracedApp
 from .runtime import profiler
 from .runtime.batching_parameters import batching_parameters
 from .runtime.bearer_tokens import BearerTokens
 from .runtime.cpus import limit_tensorflow
+from .runtime.deadlines import SIGNAL_SECONDS
 from .runtime.encryption import credentials, rest_context
 from .runtime.listening import check_addresses, listen, local_rest_url, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
 from .runtime.tracing import Tracing
-from .until_stopped import SIGNAL_SECONDS
 from .workers.membership import LISTENS, LOADED, Membership
 
 _log = logging.getLogger(__name__)
@@ -261,55 +257,56 @@ class Server:
                 self._port.set_exception(error)
 
     async def _serve(self) -> None:
+        """Open the ports, answer until the server is to stop, drain, and close them."""
         self._loop = asyncio.get_running_loop()
-        server = grpc_server(self._options, self._interceptors())
-        runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
-        api = InferenceApi(self.models, runner, self._metrics, self._management, self.config, self._logs)
-        open_inference = OpenInference(api, self.models, self._management, __version__)
-        grpc_api = GrpcApi(api, open_inference)
-        grpc_api.add_to(server)
-        self._health = Health()
-        await self._health.set(self._healthy())
-        self._health.add_to(server)
-        add_reflection(server)
-        if self.config.enable_profiler:
-            grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
-        rest_api = RestApi(
-            *(api, open_inference, runner, self._management, self._metrics_path, self.config, self._tokens),
-            page=self._page(),
-        )
-        rest = None
-        if self.config.rest_api_port:
-            shared = self._membership.rest_socket if self._membership else None
-            app = rest_api if self._tracing is None else TracedApp(rest_api, self._tracing)
-            rest = RestServer(app, self.config, shared, self._rest_tls, self._shares_ports)
+        ports = await self._made_ports()
         try:
-            await self._step(LOADED)
-            self._grpc_port = port = listen(server, self.config, self._tls)
-            await server.start()
-            await self._step(LISTENS)
-            if rest is not None:
-                await rest.start()
-                self._rest_port = rest.port
-            self._port.set_result(port)
+            await self._open(ports)
             if not self._stopping:  # a stop before this loop existed could not reach it
                 await self._stop_requested.wait()
-            await self._drain(server, rest, api.admission)
+            await self._drain(ports)
         finally:
-            if rest is not None:
-                await rest.abort()
-            # A running server that is dropped keeps its port, and its garbage collection waits for ever.
-            await server.stop(None)
+            await ports.close()
+
+    async def _made_ports(self) -> "_Ports":
+        """Return the gRPC and REST servers, with all that answers on them; they do not listen yet."""
+        config = self.config
+        runner = GraphRunner(self._executor, config, self._batching, self._metrics)
+        api = InferenceApi(self.models, runner, self._metrics, self._management, config, self._logs)
+        open_inference = OpenInference(api, self.models, self._management, __version__)
+        server = grpc_server(self._options, self._tokens, self._tracing)
+        grpc_api = GrpcApi(api, open_inference)
+        grpc_api.add_to(server)
+        self._health = health = Health()
+        await health.set(self._healthy())
+        health.add_to(server)
+        add_reflection(server)
+        if config.enable_profiler:
+            grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
+        rest = None
+        if config.rest_api_port:
+            served = (api, open_inference, runner, self._management, self._metrics_path, config)
+            rest_api = RestApi(*served, self._tokens, page=self._page())
+            shared = self._membership.rest_socket if self._membership else None
+            rest = RestServer(rest_api, config, shared, self._rest_tls, self._shares_ports, self._tracing)
+        return _Ports(server, rest, health, api.admission)
+
+    async def _open(self, ports: "_Ports") -> None:
+        """Listen on the ports, step by step with the other workers of a first start."""
+        await self._step(LOADED)
+        self._grpc_port = port = listen(ports.grpc, self.config, self._tls)
+        await ports.grpc.start()
+        await self._step(LISTENS)
+        if ports.rest is not None:
+            await ports.rest.start()
+            self._rest_port = ports.rest.port
+        self._port.set_result(port)
 
     def _page(self) -> PageRoutes | None:
         if not self.config.page:
             return None
         told = (self.models, self._management, self.config, self._metrics_path)
         return PageRoutes(ServedModels(*told, grpc_port=lambda: self._grpc_port), self.config)
-
-    def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
-        first = [Authentication(self._tokens)] if self._tokens else []
-        return [*first, *([GrpcTracing(self._tracing)] if self._tracing is not None else [])]
 
     async def _step(self, step: str) -> None:
         """Wait until the other workers of a first start have done this step, or this one must stop."""
@@ -330,34 +327,30 @@ class Server:
         stopping.cancel()
         going_on.cancel()
 
-    async def _drain(self, server: grpc.aio.Server, rest: RestServer | None, admission: Admission) -> None:
+    async def _drain(self, ports: "_Ports") -> None:
+        """Refuse new requests, let running ones finish within the grace, and stop the servers."""
         _log.info("stopping; running requests have %g s to finish", self._grace)
         ends = time.monotonic() + self._grace
-        assert self._health is not None
-        await self._health.leave()
-        if rest is not None:
-            await rest.leave()
+        await ports.health.leave()
+        if ports.rest is not None:
+            await ports.rest.leave()
         leaving: asyncio.Future[None] | None = None
         if self._shares_ports:
             # Others listen on the ports: this server's close first, so that new connections go to them. Calls
             # that are here are answered, instead of refused for another try. gRPC cancels a call that arrives
             # in the moment in which it closes, so clients that watch the health have time to move before it.
             await asyncio.sleep(min(self._grace, _LEAVING_SECONDS))
-            leaving = asyncio.ensure_future(server.stop(self._grace))
-            draining = asyncio.ensure_future(_answered(admission))
+            leaving = asyncio.ensure_future(ports.grpc.stop(self._grace))
+            draining = asyncio.ensure_future(_answered(ports.admission))
         else:
-            draining = asyncio.ensure_future(admission.drain())
+            draining = asyncio.ensure_future(ports.admission.drain())
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         if self._grace > 0 and not aborting.done():
             await asyncio.wait({aborting}, timeout=_LEAVING_SECONDS)
-        if rest is not None:
-            closing = asyncio.ensure_future(rest.stop(max(0.0, ends - time.monotonic())))
-            await asyncio.wait({closing, aborting}, return_when=asyncio.FIRST_COMPLETED)
-            if not closing.done():
-                await rest.abort()
-                await closing
-        await server.stop(_WATCHERS_SECONDS if draining.done() else None)
+        if ports.rest is not None:
+            await _stop_rest(ports.rest, max(0.0, ends - time.monotonic()), aborting)
+        await ports.grpc.stop(_WATCHERS_SECONDS if draining.done() else None)
         if leaving is not None:
             await leaving
         # Calls that gRPC has just cancelled end by themselves, without a traceback when the loop is closed.
@@ -383,6 +376,31 @@ class Server:
     def _on_loop(self, callback: Callable[[], None]) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(callback)
+
+
+class _Ports(NamedTuple):
+    """The servers of both protocols, their health, and the door that their requests come in by."""
+
+    grpc: grpc.aio.Server
+    rest: RestServer | None
+    health: Health
+    admission: Admission
+
+    async def close(self) -> None:
+        """Close the ports and all connections at once."""
+        if self.rest is not None:
+            await self.rest.abort()
+        # A running server that is dropped keeps its port, and its garbage collection waits for ever.
+        await self.grpc.stop(None)
+
+
+async def _stop_rest(rest: RestServer, seconds: float, aborting: "asyncio.Future[Literal[True]]") -> None:
+    """Close REST when its answers are written; cut them off after some seconds, or when told to."""
+    closing = asyncio.ensure_future(rest.stop(seconds))
+    await asyncio.wait({closing, aborting}, return_when=asyncio.FIRST_COMPLETED)
+    if not closing.done():
+        await rest.abort()
+        await closing
 
 
 async def _answered(admission: Admission) -> None:

@@ -8,10 +8,7 @@ from typing import Protocol, Self, TypeVar
 
 from .config import ServerConfig
 from .runtime import descriptors
-
-# Longest single wait of the main thread, which runs Python's signal handlers: a signal may reach another
-# thread of the process, and does not wake the main thread then.
-SIGNAL_SECONDS = 0.2
+from .runtime.deadlines import SIGNAL_SECONDS
 
 
 class Serving(Protocol):

@@ -17,7 +17,7 @@ import serving_models as models
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.api import grpc_accepting, inference_api
+from keras_selfattn.serving.server.api import grpc_server, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
 from keras_selfattn.serving.server.models import quantized_tensors
 from keras_selfattn.serving.server.rest import json_in
@@ -162,7 +162,7 @@ def test_a_body_of_more_values_than_fit_is_refused_before_it_is_read(server, mon
 
 
 def test_a_small_body_that_inflates_is_inflated_in_a_thread_and_bounded(server, monkeypatch):
-    from keras_selfattn.serving.server.rest import body as request_body
+    from keras_selfattn.serving.server.rest import app as request_body
 
     threads = []
     inflated = request_body._inflated
@@ -212,7 +212,7 @@ def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_
 def test_calls_are_taken_from_grpc_ahead_of_the_one_that_is_looked_after(half_base, caplog, monkeypatch):
     """Calls that wait in gRPC's core are not refused; accepts without a call leave nothing behind."""
     servers = []
-    monkeypatch.setattr(grpc_accepting, "_Ahead", spied := type("Spied", (grpc_accepting._Ahead,), {}))
+    monkeypatch.setattr(grpc_server, "_Ahead", spied := type("Spied", (grpc_server._Ahead,), {}))
     monkeypatch.setattr(
         spied, "__init__", lambda self, *a: servers.append(self) or super(spied, self).__init__(*a)
     )
@@ -220,7 +220,7 @@ def test_calls_are_taken_from_grpc_ahead_of_the_one_that_is_looked_after(half_ba
         for _ in range(3):
             assert client.predict({"x": np.float32([2])})["y"].tolist() == [3.0]
         # One of them is awaited.
-        assert [len(found._asked_for) for found in servers] == [grpc_accepting._AHEAD - 1]
+        assert [len(found._asked_for) for found in servers] == [grpc_server._AHEAD - 1]
     servers.clear()
     gc.collect()
     assert not [record for record in caplog.records if record.name in ("asyncio", "grpc._cython.cygrpc")]

@@ -10,8 +10,7 @@ from keras_selfattn import models
 from keras_selfattn.export import export_saved_model, saved_model
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.batching.batch_arrays import kind_of, merged
-from keras_selfattn.serving.server.batching.padding import padding_for
+from keras_selfattn.serving.server.batching.batch_arrays import kind_of, merged, padding_for
 from keras_selfattn.serving.server.runtime.batching_parameters import BatchingParameters
 from keras_selfattn.serving.server.runtime.row_padding import row_padding
 from keras_selfattn.serving.wire import messages_pb2 as pb

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from ...wire import messages_pb2 as pb
+from ...wire.signature_names import DEFAULT_SIGNATURE
 from ..models.quantized_tensors import code_of
-from ..models.servable import DEFAULT_SIGNATURE, Servable
+from ..models.servable import Servable
 from .predict import answering_spec
 
 CLASSIFY = "tensorflow/serving/classify"

@@ -1,18 +1,27 @@
-"""The server's gRPC services: TensorFlow Serving's, the Open Inference Protocol's, and health.
+"""The server's gRPC services: TensorFlow Serving's, the Open Inference Protocol's, health and reflection.
 
 Requests arrive as bytes and are parsed with this project's own messages, so that the server and the client
-share one codec. gRPC itself answers all other calls with UNIMPLEMENTED.
+share one codec. gRPC itself answers all other calls with UNIMPLEMENTED. Tools such as grpcurl list the
+services and their messages by server reflection: grpcio-reflection speaks v1alpha. v1 has the same messages
+in another package, and newer tools ask it first.
+
+Reference: grpc/reflection/v1/reflection.proto of grpc/grpc-proto.
 """
 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import grpc
 import grpc.aio
+from google.protobuf import text_format
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 # Reflection reports their descriptors.
 from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
@@ -38,6 +47,12 @@ SERVICES = (_PREDICTION, _MODEL, open_inference.SERVICE, health.SERVICE_NAME)
 """The names of the services, with health and without reflection."""
 REFLECTION_SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 """The names of the reflection services; newer tools ask v1 first."""
+_REFLECTION_METHOD = "ServerReflectionInfo"
+_REFLECTION_PACKAGE = "grpc.reflection.v1"
+_NUMBER_FIELDS = {
+    "fp32_contents": FieldDescriptorProto.TYPE_FLOAT,
+    "fp64_contents": FieldDescriptorProto.TYPE_DOUBLE,
+}
 _OVERALL = ""
 # The services' names, and the short ones that TensorFlow Serving registers.
 _HEALTH_SERVICES = (_OVERALL, *SERVICES, *REFLECTION_SERVICES, "PredictionService", "ModelService")
@@ -256,3 +271,60 @@ def _cut(details: str) -> str:
     if len(data) <= _MESSAGE_LIMIT:
         return details
     return data[:_MESSAGE_LIMIT].decode(errors="ignore") + "...TRUNCATED"
+
+
+def add_reflection(server: grpc.aio.Server) -> None:
+    """Let tools list the services."""
+    names = (*SERVICES, *REFLECTION_SERVICES)
+    servicer: Any = reflection.aio.ReflectionServicer(names, _Descriptors())  # pyright: ignore[reportArgumentType]
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    for service in REFLECTION_SERVICES:
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {_REFLECTION_METHOD: handler}),)
+        )
+
+
+class _Descriptors:
+    """The descriptors of all services, under the names that the protocols have.
+
+    The Open Inference Protocol's package has another name here, and reflection's v1 is made of v1alpha. Both
+    are in a pool of their own, since a program may have loaded others of their names.
+    """
+
+    def __init__(self) -> None:
+        own = FileDescriptorProto()
+        oip.DESCRIPTOR.CopyToProto(own)
+        for message in own.message_type:
+            for field in message.field:
+                if field.name in _NUMBER_FIELDS:  # which are bytes here, to be read without an object each
+                    field.type, field.label = _NUMBER_FIELDS[field.name], FieldDescriptorProto.LABEL_REPEATED
+        package, _, _ = open_inference.SERVICE.rpartition(".")
+        alpha = FileDescriptorProto()
+        reflection_pb2.DESCRIPTOR.CopyToProto(alpha)
+        alpha.name = alpha.name.replace("v1alpha", "v1")
+        self._pool = DescriptorPool()
+        self._pool.AddSerializedFile(_renamed(own, package).SerializeToString())
+        self._pool.AddSerializedFile(_renamed(alpha, _REFLECTION_PACKAGE).SerializeToString())
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name.startswith("Find"):
+            raise AttributeError(name)
+
+        def find(*sought: Any) -> Any:
+            try:
+                return getattr(self._pool, name)(*sought)
+            except KeyError:
+                return getattr(Default(), name)(*sought)
+
+        return find
+
+
+def _renamed(file: FileDescriptorProto, package: str) -> FileDescriptorProto:
+    """Return a file with another package."""
+    # As text, because the package's name begins the name of each type.
+    renamed = text_format.MessageToString(file).replace(file.package, package)
+    return text_format.Parse(renamed, FileDescriptorProto())

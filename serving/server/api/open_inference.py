@@ -17,9 +17,10 @@ from ...wire import open_inference_pb2 as oip
 from ...wire import open_inference_tensors as tensors
 from ...wire.dtypes import CodecError, dtype_name
 from ...wire.shapes import declared_shape
+from ...wire.signature_names import DEFAULT_SIGNATURE
 from ..models import quantized_tensors
 from ..models.model_registry import ModelRegistry
-from ..models.servable import DEFAULT_SIGNATURE, Servable
+from ..models.servable import Servable
 from .admission import check_fields
 from .inference_api import MODEL_INFER, InferenceApi, InferenceRequest, Sizes, serialized
 from .input_shapes import InputShapes

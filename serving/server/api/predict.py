@@ -15,8 +15,9 @@ from ...errors import FailedPreconditionError, InvalidArgumentError, Unimplement
 from ...wire import codec, server_predict
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
+from ...wire.signature_names import DEFAULT_SIGNATURE
 from ..models import quantized_tensors
-from ..models.servable import DEFAULT_SIGNATURE, Servable
+from ..models.servable import Servable
 
 _Sent = TypeVar("_Sent")
 
@@ -42,6 +43,9 @@ class _Signature:
 
     def __init__(self, message: pb.SignatureDef):
         self._message = message
+        self._has_quantized = any(
+            quantized_tensors.record_of(info.dtype) is not None for info in message.inputs.values()
+        )
         self._inputs = {alias: message.inputs[alias].name for alias in sorted(message.inputs)}
         self.outputs = {alias: message.outputs[alias].name for alias in sorted(message.outputs)}
         self._all = [*self.outputs]
@@ -66,6 +70,8 @@ class _Signature:
 
     def as_fed(self, alias: str, array: np.ndarray) -> np.ndarray:
         """The array of an input, with the records of a quantized type."""
+        if not self._has_quantized:
+            return array
         return quantized_tensors.as_fed(array, self._message.inputs[alias].dtype)
 
     def aliases(self, output_filter: Collection[str]) -> list[str]:

@@ -17,7 +17,7 @@ from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired
 from ..runtime.tracing import RequestTrace
-from .padding import Padding
+from .batch_arrays import Padding
 
 # A shorter simultaneous run costs more than it gains: all threads wait for Python's interpreter.
 _WORTH_SECONDS = 0.0005

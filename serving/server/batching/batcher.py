@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,13 +27,13 @@ from ...errors import (
 )
 from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
-from ..runtime.deadlines import expired, seconds_left, settled
+from ..runtime.deadlines import expired, seconds_left
 from ..runtime.metrics import Metrics
 from ..runtime.tracing import RequestTrace, current
-from .batch_arrays import joined, kind_of, merged, rows_of, split
+from .batch_arrays import joined, kind_of, merged, padding_for, rows_of, split
 from .batch_queue import HALF_LIFE_SECONDS, Arrays, BatchSizer, Queue, QueuedCall, Run, nothing
-from .padding import padding_for
 
+_T = TypeVar("_T")
 _Outcome = Arrays | Exception
 
 
@@ -127,7 +127,7 @@ class Batcher:
             raise _full()
         queue.add(task)
         self._start_what_can(loop)
-        return await settled(deadline, task.done)
+        return await _settled(deadline, task.done)
 
     def _parameters_of(self, servable: Servable) -> BatchingParameters:
         return servable.batching or self._parameters
@@ -248,6 +248,26 @@ class Batcher:
             queue.padding.cut(task.feeds, dict(zip(queue.fetches, answer, strict=True)))
             for task, answer in zip(tasks, answers, strict=True)
         ]
+
+
+async def _settled(deadline: float | None, future: "asyncio.Future[_T]") -> _T:
+    """Return the result of a future, which fails at the deadline if it has none by then.
+
+    Raises:
+        DeadlineExceededError: the deadline came first.
+    """
+    if deadline is None or future.done():
+        return await future
+    timer = asyncio.get_running_loop().call_later(deadline - time.monotonic(), _expire, future)
+    try:
+        return await future
+    finally:
+        timer.cancel()
+
+
+def _expire(future: "asyncio.Future[Any]") -> None:
+    if not future.done():
+        future.set_exception(expired())
 
 
 def _traced(

@@ -1,16 +1,18 @@
 """Send each call to the batcher, or alone to a thread: the event loop stays free."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ...errors import DeadlineExceededError
 from ..config import ServerConfig
 from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
-from ..runtime.deadlines import by, seconds_left
+from ..runtime.deadlines import expired, seconds_left
 from ..runtime.metrics import Metrics
 from ..runtime.tracing import current
 from .batch_queue import nothing
@@ -83,7 +85,7 @@ class GraphRunner:
             begin()
             return servable.run(call.feeds, call.fetches, seconds_left(deadline))
 
-        return await by(deadline, self._in_thread(run, call))
+        return await _by(deadline, self._in_thread(run, call))
 
     async def off_loop(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
         """Return the result of `function`; it runs in a thread if it may take over a millisecond.
@@ -104,6 +106,21 @@ class GraphRunner:
             return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*held))
         finally:
             held.clear()
+
+
+async def _by(deadline: float | None, work: Awaitable[_T]) -> _T:
+    """Return the result of `work`; cancel it at the deadline.
+
+    Raises:
+        DeadlineExceededError: the deadline came first.
+    """
+    try:
+        async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+            return await work
+    except DeadlineExceededError:  # from the work itself
+        raise
+    except TimeoutError:
+        raise expired() from None
 
 
 def _gains_from_batching(servable: Servable, call: GraphCall[Any], most: int) -> bool:

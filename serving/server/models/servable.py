@@ -12,7 +12,6 @@ from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
 
 _Response_co = TypeVar("_Response_co", covariant=True)
-DEFAULT_SIGNATURE = "serving_default"
 
 
 class GraphCall(Protocol[_Response_co]):

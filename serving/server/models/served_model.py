@@ -11,7 +11,7 @@ Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc i
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +19,33 @@ from pathlib import Path
 from keras_selfattn.errors import StorageError
 
 from ..config import ServerConfig
-from ..storage.base_path import BasePath, is_stored, shown
-from ..storage.places import versions_at
-from ..storage.versions import Look, Version, Versions
+from ..storage.version_folders import VersionFolders
+from ..storage.versions import BasePath, Look, Version, Versions, is_stored, shown
 from .loaded_versions import LoadedVersions
 from .loader import Loader
 from .model_config import ModelSettings
-from .problems import Problem, joined, nothing_to_serve
 from .servable import Servable, without_path
 from .version_states import State, States
 
 _log = logging.getLogger(__name__)
+
+_CACHE = "~/.cache/keras-selfattn/models"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A reason why a model, or one of its versions, is not served."""
+
+    words: str
+    may_pass: bool
+    """True if waiting may help: something is missing, not wrong."""
+    summary: str = ""
+    """The words without what differs each time; empty for all of them. A problem is logged once."""
+
+    @property
+    def same_as(self) -> str:
+        """The part of the words by which a problem is known again."""
+        return self.summary or self.words
 
 
 @dataclass(frozen=True)
@@ -187,7 +203,7 @@ class ServedModel:
     def _place(self, base: BasePath) -> Versions:
         """Return the versions under a base path: the same object at each look, which knows earlier ones."""
         if self._found is None or self._found[0] != base:
-            self._found = base, versions_at(base, self._config, lambda: self._stopping)
+            self._found = base, _versions_at(base, self._config, lambda: self._stopping)
         return self._found[1]
 
     def _serve(
@@ -197,7 +213,7 @@ class ServedModel:
         self._listed = frozenset(versions)
         self._forget_gone({*versions})
         candidates, wanted = settings.candidates(versions)
-        problems = [] if candidates else [nothing_to_serve(settings, is_version)]
+        problems = [] if candidates else [_nothing_to_serve(settings, is_version)]
         available: list[int] = []
         for number in candidates:
             if len(available) == wanted or self._stopping:
@@ -236,7 +252,7 @@ class ServedModel:
 
     def _note(self, problems: list[Problem], first: bool) -> None:
         """Store a problem, and log it once; the caller reports the problems of the first look."""
-        found = joined(problems)
+        found = _joined(problems)
         known = self._problem is not None and found.same_as == self._problem.same_as
         if problems and not known and not first and not self._stopping:
             # While another version answers, one that is being copied is not a problem.
@@ -330,3 +346,56 @@ class ServedModel:
         for number in self._looks.keys() - versions:
             self._looks.pop(number)
             self._failed.pop(number, None)
+
+
+def _versions_at(base: BasePath, config: ServerConfig, stopping: Callable[[], bool]) -> Versions:
+    """Return the versions under a base path.
+
+    Args:
+        base: the base path.
+        config: has the cache of object stores.
+        stopping: returns True when waiting calls to a store shall end.
+
+    Raises:
+        StorageError: this machine cannot read such stores.
+    """
+    if isinstance(base, Path):
+        return VersionFolders(base, config.prefer_tflite_model)
+    try:
+        from ..storage.model_cache import ModelCache
+        from ..storage.stored_versions import StoredVersions
+    except ImportError as error:  # file locks, which Windows lacks
+        raise StorageError(f"{shown(base)} needs file locks, which this system lacks: {error}") from error
+    try:
+        folder = Path(str(config.model_cache_path) or _CACHE).expanduser()
+    except RuntimeError as error:  # no home
+        raise StorageError(f"model_cache_path must be a folder: {error}") from error
+    cache = ModelCache(folder.absolute(), config.model_cache_max_bytes)
+    return StoredVersions(base, cache, config.prefer_tflite_model, stopping)
+
+
+def _joined(problems: Sequence[Problem]) -> Problem:
+    """Return several problems as one."""
+    return Problem(
+        "; ".join(each.words for each in problems),
+        all(each.may_pass for each in problems),
+        "; ".join(each.same_as for each in problems),
+    )
+
+
+def _nothing_to_serve(settings: ModelSettings, is_version: bool) -> Problem:
+    """Return the reason why a base path has no version that the settings select.
+
+    Args:
+        settings: the model.
+        is_version: True if the base path is itself a version.
+    """
+    base = shown(settings.base_path)
+    if is_version:
+        words = f"{base} is a version, and not the folder that holds the versions. Pass its parent folder"
+        return Problem(words, may_pass=False)
+    if settings.policy.specific.versions:
+        listed = ", ".join(map(str, settings.policy.specific.versions))
+        return Problem(f"{base} has none of the versions {listed}", may_pass=True)
+    words = f"{base} has no version: no folder with a number as its name. Export a model into it"
+    return Problem(words, may_pass=True)

@@ -1,14 +1,18 @@
 """The REST API as an ASGI application: HTTP requests become calls, errors become HTTP statuses.
 
-Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.cc; asgi.readthedocs.io.
+A request is routed, let in, its body received within limits of time and size, and answered.
+
+Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.cc; asgi.readthedocs.io, "HTTP
+request"; RFC 9110, 8.4.1 (codings) and 12.5.3 (Accept-Encoding).
 """
 
 import asyncio
 import logging
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import numpy as np
@@ -40,9 +44,8 @@ from ..config import ServerConfig
 from ..models.servable import Servable
 from ..runtime.bearer_tokens import BearerTokens
 from ..runtime.metrics import CONTENT_TYPE, Counted
-from . import open_inference_routes, routes
-from .answer import Answer
-from .body import READ_ENCODINGS, TOO_SLOW, UNREAD_ENCODING, HttpError, Receive, read_body
+from . import open_inference_rest, routes
+from .answer import Answer, HttpError
 from .json_examples import examples_request
 from .json_in import json_bytes, predict_inputs
 from .json_out import (
@@ -76,12 +79,23 @@ _API_OF = {
 }
 _NO_TOKEN = 401
 _BUSY = (429, 503)
+_TOO_SLOW = 408  # the connection is closed: the rest of the body would be as slow
+_TOO_LARGE = 413
+_UNREAD_ENCODING = 415
 _MOST_TEXT = 4096  # characters of an error; some repeat what was sent
 # Health checks need no token.
 _OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 _REFUSAL_SECONDS = 0.025
 _RETRY_SECONDS = "1"  # the shortest pause that HTTP can name
 
+_READ_ENCODINGS = "gzip, deflate"
+_MOST_SHOWN = 100  # characters of a header
+_MOST_MEMBERS = 10_000  # each takes time, however small
+_GZIP = 16 + zlib.MAX_WBITS
+# Each Content-Encoding: the format that zlib expects.
+_ENCODINGS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -136,14 +150,14 @@ class RestApi:
                 **answer.headers,
                 **self._headers,
             }
-            if answer.status == TOO_SLOW:
+            if answer.status == _TOO_SLOW:
                 headers["Connection"] = "close"
             if answer.status == _NO_TOKEN:
                 headers["WWW-Authenticate"] = "Bearer"
             if answer.status in _BUSY:
                 headers["Retry-After"] = _RETRY_SECONDS
-            if answer.status == UNREAD_ENCODING:
-                headers["Accept-Encoding"] = READ_ENCODINGS
+            if answer.status == _UNREAD_ENCODING:
+                headers["Accept-Encoding"] = _READ_ENCODINGS
             encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
             await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
             body = b"" if scope["method"] == "HEAD" else answer.body
@@ -175,9 +189,9 @@ class RestApi:
             return found
         if method == "GET" and (found := await self._monitored(path)):
             return found
-        if open_inference_routes.is_api(path):
-            return await self._answer_open_inference(method, path, scope, receive)
         if not routes.is_api(path):
+            if open_inference_rest.is_api(path):
+                return await self._answer_open_inference(method, path, scope, receive)
             raise HttpError(404, f"there is nothing at {path}; the APIs begin with /v1/models and /v2/models")
         asks, spec = routes.route(method, path)
         if asks in (routes.PREDICT, routes.CLASSIFY, routes.REGRESS):
@@ -189,10 +203,10 @@ class RestApi:
     async def _answer_open_inference(
         self, method: str, path: str, scope: dict[str, Any], receive: Receive
     ) -> Answer:
-        asked = open_inference_routes.route(method, path)
-        if asked.asks == open_inference_routes.INDEX:
+        asked = open_inference_rest.route(method, path)
+        if asked.asks == open_inference_rest.INDEX:
             return await self._open_inference.index(await self._body(scope, receive))
-        if asked.asks != open_inference_routes.INFER:
+        if asked.asks != open_inference_rest.INFER:
             return self._open_inference.describe(asked)
         infer = partial(self._open_inference.infer, asked, scope)
         return await self._infer(MODEL_INFER, pb.ModelSpec(name=asked.name), scope, receive, infer)
@@ -249,7 +263,7 @@ class RestApi:
                 self._admission.leave(client)
 
     async def _body(self, scope: dict[str, Any], receive: Receive) -> bytes:
-        return await read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
+        return await _read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
 
     async def _predict(self, spec: pb.ModelSpec, counted: Counted, body: bytes, deadline: float) -> Answer:
         request = _JsonPredict(spec, await self._sizes(body), body)
@@ -347,3 +361,97 @@ async def _unless_gone(receive: Receive, work: Awaitable[Answer]) -> Answer:
     finally:
         gone.remove_done_callback(stop)
         gone.cancel()
+
+
+async def _read_body(
+    scope: dict[str, Any], receive: Receive, runner: GraphRunner, seconds: float, most_bytes: int
+) -> bytes:
+    """Return a request's body.
+
+    Args:
+        scope: of the request.
+        receive: returns its next message.
+        runner: joins and decompresses large bodies in its threads.
+        seconds: within which all of it must come.
+        most_bytes: the most that it may hold, decompressed.
+
+    Raises:
+        HttpError: 408 for a slow one, 413 for one that is too large, 415 for an encoding that is not read.
+        InvalidArgumentError: for one that cannot be decompressed.
+        CancelledError: if the client goes away.
+    """
+    packed = _packed(scope)
+    chunks: list[bytes] = []
+    try:
+        async with asyncio.timeout(seconds):
+            size = await _received(receive, chunks, most_bytes)
+    except TimeoutError:
+        raise HttpError(_TOO_SLOW, f"the body has not come within {seconds:g} s") from None
+    if packed is None:
+        return chunks[0] if len(chunks) == 1 else await runner.off_loop(size, b"".join, chunks)
+    # A compressed body of a few bytes may inflate to the largest size that a body may have.
+    inflate = partial(_inflated, packed=packed, most_bytes=most_bytes)
+    return await runner.off_loop(most_bytes, inflate, chunks)
+
+
+async def _received(receive: Receive, chunks: list[bytes], most_bytes: int) -> int:
+    """Append a body's parts to `chunks` and return their size."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CancelledError("the client has gone")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        more = message.get("more_body", False)
+        if size > most_bytes:
+            _refuse_size(most_bytes)
+    return size
+
+
+def _packed(scope: dict[str, Any]) -> int | None:
+    """Return the format in which a body is compressed, as zlib names it; None for one that is not."""
+    lines = [value.decode("latin-1") for name, value in scope["headers"] if name == b"content-encoding"]
+    named = [each.strip().lower() for each in ",".join(lines).split(",")]
+    encodings = [each for each in named if each not in ("", "identity")]
+    if not encodings:
+        return None
+    if len(encodings) > 1 or encodings[0] not in _ENCODINGS:
+        raise HttpError(
+            _UNREAD_ENCODING,
+            f"the Content-Encoding of a body must be one of {_READ_ENCODINGS}, or there must be none. "
+            f"Received {', '.join(encodings)[:_MOST_SHOWN]}",
+        )
+    return _ENCODINGS[encodings[0]]
+
+
+def _inflated(chunks: list[bytes], packed: int, most_bytes: int) -> bytes:
+    inflater, inflated, size, members = zlib.decompressobj(packed), [], 0, 1
+    for chunk in chunks:
+        rest = chunk
+        while rest:
+            if inflater.eof:  # gzip may have several members one after the other (RFC 1952, 2.2)
+                members += 1
+                if packed != _GZIP or members > _MOST_MEMBERS:
+                    raise _damaged("bytes follow its compressed data")
+                inflater = zlib.decompressobj(packed)
+            try:
+                # One more than allowed: 0 would be no limit.
+                inflated.append(inflater.decompress(rest, most_bytes - size + 1))
+            except zlib.error as error:
+                raise _damaged(str(error)) from None
+            size += len(inflated[-1])
+            if size > most_bytes:
+                _refuse_size(most_bytes)
+            rest = inflater.unused_data
+    if not inflater.eof:
+        raise _damaged("it is cut short")
+    return b"".join(inflated)
+
+
+def _damaged(reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"Failed to decompress the request's body: {reason}")
+
+
+def _refuse_size(most_bytes: int) -> NoReturn:
+    raise HttpError(_TOO_LARGE, f"the body is larger than {most_bytes} bytes, this server's limit")

@@ -1,14 +1,19 @@
-"""REST connections: uvicorn's, with limits in time and size, so that no client keeps an unused one."""
+"""REST connections: uvicorn's, with limits in time and size, so that no client keeps an unused one.
+
+With the parser of their requests, which ignores upgrades, and the transport of those that are encrypted.
+
+Reference: RFC 9110, 7.8 (Upgrade) and 9.3.6 (CONNECT).
+"""
 
 import asyncio
+import contextlib
 import random
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from .encrypted import EncryptedTransport
 from .json_out import error_body
-from .request_parser import RequestParser
 
 # Time limit of a request's head, from the connection or from the first byte of a later request.
 HEAD_SECONDS = 10.0
@@ -20,6 +25,11 @@ _LOOK_SECONDS = 5.0  # between two looks at a connection; less than the limits a
 # A connection that has been without a request for this long may be closed to make room for a new one.
 _YIELD_SECONDS = 1.0
 _JITTER = 0.1  # as gRPC's
+# Longer than any answer takes: an encrypted connection that makes no progress is ended by its own look at it.
+SHUTDOWN_SECONDS = 24 * 3600.0
+_ENCRYPTED_LOOK_SECONDS = 0.05
+_TUNNEL = b"CONNECT"
+_IGNORED = b"ignored"  # the name of an Upgrade header that is not heard
 
 
 class Connections:
@@ -266,3 +276,132 @@ class Connection(HttpToolsProtocol):
         self._refused = True
         if self.transport.can_write_eof():  # not if it is encrypted
             self.transport.write_eof()
+
+
+class RequestParser:
+    """httptools' parser, in whose place it stands; a request that asks for an upgrade is one like all others.
+
+    Java's HTTP client and `curl --http2` ask to go on in HTTP/2 with each request. A server that does not
+    speak the other protocol answers as if it had not been asked; httptools stops at the end of such a head
+    and leaves the body unread.
+
+    Args:
+        connection: hears what is parsed.
+
+    Example:
+        connection.parser = RequestParser(connection)
+        connection.parser.feed_data(b"GET / HTTP/1.1\\r\\nConnection: Upgrade\\r\\nUpgrade: h2c\\r\\n\\r\\n")
+    """
+
+    def __init__(self, connection: HttpToolsProtocol):
+        self._connection = connection
+        # httptools calls these directly.
+        self.on_message_begin = connection.on_message_begin
+        self.on_url = connection.on_url
+        self.on_header = connection.on_header
+        self.on_body = connection.on_body
+        self._parser = self._new_parser()
+        self._has_ended = False
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        with contextlib.suppress(AttributeError):  # httptools before 0.6.3
+            # As uvicorn: bytes after a request that says "Connection: close" do not cost it its answer.
+            parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    def feed_data(self, data: bytes) -> None:
+        """Parse the next bytes.
+
+        Raises:
+            httptools.HttpParserError: they are not HTTP.
+        """
+        while data and not self._has_ended:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as stopped:
+                data = data[stopped.args[0] :]
+            except httptools.HttpParserError:
+                self._has_ended = True  # where a next request would begin is unknown
+                raise
+            if self.get_method() == _TUNNEL:
+                self._has_ended = True  # what follows is not HTTP, whatever the answer is
+                return
+            # The body is for a parser that has not been asked for an upgrade.
+            head = self._head_without_upgrade()
+            self._parser = self._new_parser()
+            self._parser.feed_data(head)
+
+    def on_headers_complete(self) -> None:
+        """Pass on the end of a head, unless another parser is going to read the request."""
+        if not self.should_upgrade():
+            self._connection.on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Pass on the end of a request, unless another parser is going to read it."""
+        if not self.should_upgrade():
+            self._connection.on_message_complete()
+
+    def should_upgrade(self) -> bool:
+        """Return True for a head that asks for an upgrade. The connection hears of none."""
+        return self._parser.should_upgrade() and self.get_method() != _TUNNEL
+
+    def should_keep_alive(self) -> bool:
+        """Return True if another request may follow."""
+        return self._parser.should_keep_alive() and self.get_method() != _TUNNEL
+
+    def get_http_version(self) -> str:
+        """Return the request's version, such as "1.1"."""
+        return self._parser.get_http_version()
+
+    def get_method(self) -> bytes:
+        """Return the request's method."""
+        return self._parser.get_method()
+
+    def _head_without_upgrade(self) -> bytes:
+        version = self.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self.get_method(), self._connection.url, version)]
+        headers = self._connection.headers
+        # With another name as long, since a head's size has a limit.
+        lines += [b"%s: %s" % (_IGNORED if name == b"upgrade" else name, value) for name, value in headers]
+        return b"\r\n".join([*lines, b"", b""])
+
+
+class EncryptedTransport:
+    """A transport for TLS that counts all unsent bytes and, once closed, ends when they are sent.
+
+    A closed transport of asyncio's for TLS waits for the client's last word, up to a limit of time at which
+    it cuts an answer that is still on its way. And it does not count what it has encrypted and not yet sent.
+
+    Args:
+        transport: asyncio's.
+        loop: the running event loop.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop):
+        self._transport = transport
+        self._loop = loop
+        # Private to asyncio. Without it, bytes that are encrypted count as sent.
+        protocol = getattr(transport, "_ssl_protocol", None)
+        self._raw = getattr(protocol, "_transport", None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of bytes that have not been sent."""
+        raw = self._raw.get_write_buffer_size() if self._raw is not None else 0
+        return self._transport.get_write_buffer_size() + raw
+
+    def close(self) -> None:
+        """End the connection when all is sent, whether its client says goodbye or not."""
+        if not self._transport.is_closing():
+            self._transport.close()
+            self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        if self.get_write_buffer_size():
+            self._loop.call_later(_ENCRYPTED_LOOK_SECONDS, self._end)
+        else:
+            self._transport.abort()

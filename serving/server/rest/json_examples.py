@@ -9,7 +9,8 @@ import numpy as np
 
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
-from .json_in import DEFAULT_SIGNATURE, check_protocol, document, floats, invalid, signature_name, text_bytes
+from ...wire.signature_names import DEFAULT_SIGNATURE
+from .json_in import check_protocol, document, floats, invalid, signature_name, text_bytes
 
 _INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _FLOAT = np.dtype("<f4")

@@ -19,8 +19,7 @@ import numpy as np
 from ...errors import InvalidArgumentError, ServingError, UnimplementedError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import kind_of
-
-DEFAULT_SIGNATURE = "serving_default"
+from ...wire.signature_names import DEFAULT_SIGNATURE
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Strings come first and match as a whole; otherwise words inside them would be read as numbers.
@@ -56,6 +55,7 @@ _TYPES: dict[int, set[type]] = {
     pb.DT_BOOL: {bool},
     pb.DT_STRING: {str, dict},
 }
+_DTYPES = {code: kind_of(code).dtype for code in _TYPES if code != pb.DT_STRING}
 
 _JSON_TYPES = {type(None): "Null", dict: "Object", list: "Array", str: "String"}
 _ROW = "Failed to process element: {row} of 'instances' list."
@@ -424,7 +424,7 @@ def _first_of_wrong_type(flat: list[Any], code: int) -> int | None:
         return next(place for place, item in enumerate(flat) if type(item) not in types)
     if code not in _INTEGERS or not flat:
         return None
-    info = np.iinfo(kind_of(code).dtype)
+    info = np.iinfo(_DTYPES[code])
     if info.min <= min(flat) and max(flat) <= info.max:
         return None
     return next(place for place, item in enumerate(flat) if not info.min <= item <= info.max)
@@ -435,7 +435,7 @@ def _leaves(flat: list[Any], code: int) -> np.ndarray:
         array = np.empty(len(flat), object)
         array[:] = text_bytes(flat)
         return array
-    dtype = kind_of(code).dtype
+    dtype = _DTYPES[code]
     return floats(flat, dtype) if code in (pb.DT_FLOAT, pb.DT_DOUBLE) else np.array(flat, dtype)
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime.descriptors import limit
-from .connection import HEAD_SECONDS, Connection, Connections
-from .encrypted import SHUTDOWN_SECONDS
+from .connection import HEAD_SECONDS, SHUTDOWN_SECONDS, Connection, Connections
 
 _log = logging.getLogger(__name__)
 

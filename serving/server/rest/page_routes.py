@@ -9,8 +9,7 @@ from ..config import ServerConfig
 from ..page.origin_check import refusal
 from ..page.served_models import ServedModels
 from ..page.static_files import StaticFile, read_static_files
-from .answer import Answer
-from .body import HttpError
+from .answer import Answer, HttpError
 from .json_out import dumped
 
 _LIST = "/page/models"

@@ -1,4 +1,7 @@
-"""The versions under a base path, as the server sees them, wherever they are."""
+"""Base paths, folders of this machine or URIs of object stores, and the versions that the server sees there.
+
+TensorFlow is not needed.
+"""
 
 import re
 from collections.abc import Iterable
@@ -6,10 +9,31 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from keras_selfattn.files.object_stores import StoreFolder
+from keras_selfattn.files.store_calls import without_secrets
+
 _LARGEST = 2**63 - 1  # the largest number that a request can name
+
+# An absolute folder of this machine, or a URI.
+BasePath = Path | str
 
 # Each file's path, size, and time or tag. They differ between two looks during a copy.
 Look = frozenset[tuple[str, int, str]]
+
+
+def is_stored(base: BasePath) -> bool:
+    """Return True for a URI."""
+    return isinstance(base, str)
+
+
+def shown(base: BasePath) -> str:
+    """Return a base path for a message: without secrets."""
+    return without_secrets(base) if isinstance(base, str) else str(base)
+
+
+def check_uri(uri: str) -> None:
+    """Raise StorageError if no file system has this URI's scheme, or its package is missing."""
+    StoreFolder(uri)
 
 
 class Version(Protocol):

@@ -17,8 +17,8 @@ from tensorflow.lite.python import schema_py_generated as schema
 from ...errors import AlreadyExistsError, InvalidArgumentError, UnimplementedError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import kind_of
+from ...wire.signature_names import DEFAULT_SIGNATURE
 
-_DEFAULT_SIGNATURE = "serving_default"
 _PREDICT_METHOD = "tensorflow/serving/predict"
 _METADATA_NAME = "signature_defs_metadata"
 
@@ -89,7 +89,7 @@ def signatures_of(file: Any) -> tuple[dict[str, pb.SignatureDef], list[Graph]]:
     if file.SignatureDefsLength():
         return _own_signatures(file)
     _log.warning("No signature def found in TFLite model. Generating one.")
-    return {_DEFAULT_SIGNATURE: _generated_signature(main)}, [main]
+    return {DEFAULT_SIGNATURE: _generated_signature(main)}, [main]
 
 
 def _stored_signatures(file: Any) -> dict[str, pb.SignatureDef]:
@@ -136,7 +136,7 @@ def _own_signatures(file: Any) -> tuple[dict[str, pb.SignatureDef], list[Graph]]
         inputs = {tensor.index: tensor for tensor in graphs[subgraph].inputs}
         outputs = {tensor.index: tensor for tensor in graphs[subgraph].outputs}
         key = own.SignatureKey()
-        signatures[key.decode() if key else _DEFAULT_SIGNATURE] = pb.SignatureDef(
+        signatures[key.decode() if key else DEFAULT_SIGNATURE] = pb.SignatureDef(
             inputs=_infos(inputs, [own.Inputs(i) for i in range(own.InputsLength())]),
             outputs=_infos(outputs, [own.Outputs(i) for i in range(own.OutputsLength())]),
             method_name=_PREDICT_METHOD,
