@@ -184,7 +184,7 @@ def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[R
 def _tried(model: keras.Model, weights: Weights, front: Front, request: Request) -> tuple[Any, list[Tensor]]:
     """Return the outputs of a model for a request, and its attention weights, if it has any."""
     raw = [tf.constant(request[name], spec.dtype) for name, spec in front.specs.items()]
-    with model_errors("serving_default", request), weights.used():
+    with model_errors(MOST_ASKED, request), weights.used():
         inputs = front(*raw)
         with collected_weights(model) as found:
             outputs = model(inputs, training=False)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract
@@ -148,7 +149,7 @@ def compare(
         ExportError: if the model does not classify, or rows and labels do not fit.
     """
     inputs, labels = _checked(before, evaluation)
-    calls = [contract.signatures["serving_default"].function for contract in (before, after)]
+    calls = [contract.signatures[DEFAULT_SIGNATURE].function for contract in (before, after)]
     found = [_labels(call, inputs) for call in calls]
     times = _times(calls, inputs)
     true = np.array([label.encode() for label in labels], dtype=object)
@@ -229,7 +230,7 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
     if not contract.task.endswith("classification"):
         raise ExportError(f"Accuracy is measured of classifiers. The task of this model is {contract.task}.")
     inputs, labels = evaluation
-    specs = specs_of(contract.signatures["serving_default"].function)
+    specs = specs_of(contract.signatures[DEFAULT_SIGNATURE].function)
     if not isinstance(inputs, Mapping):
         name = specs[0].name
         inputs = {name: as_one_array(inputs)} if contract.named is None else contract.named(inputs)

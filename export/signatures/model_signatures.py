@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_selfattn.models.attention_weights import Collected, collected_weights
 from keras_selfattn.models.vocabulary import PADDING_ID
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 from ..saved_weights import Weights
 from .explain import named_weights
@@ -91,7 +92,7 @@ def _in_groups(
     return tf.gather(found.concat(), tf.math.invert_permutation(order))
 
 
-MOST_ASKED = "serving_default"
+MOST_ASKED = DEFAULT_SIGNATURE
 
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
 from keras_selfattn.serving.errors import InvalidInputError
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ CONNECTION = {"Connection": (_TARGET, *CALLS), "Encryption": ENCRYPTION}
 
 VERSION = OptionSpec("--version", "Version to ask.", kind=int, without="the latest")
 LABEL = OptionSpec("--label", "Label of the version to ask, such as stable.", metavar="NAME")
-SIGNATURE = OptionSpec("--signature", "Signature to call.", metavar="NAME", default="serving_default")
+SIGNATURE = OptionSpec("--signature", "Signature to call.", metavar="NAME", default=DEFAULT_SIGNATURE)
 OUTPUTS = OptionSpec(
     "--outputs",
     "Output to write; may be given again.",

@@ -19,8 +19,7 @@ from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.inputs import checked_inputs
 from keras_selfattn.serving.client.server_ref import ServerRef
 from keras_selfattn.serving.errors import InvalidInputError
-
-DEFAULT_SIGNATURE = "serving_default"
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 
 class RowError(Exception):

@@ -12,8 +12,9 @@ import numpy as np
 from keras_selfattn.asking.answer_values import answer_columns
 from keras_selfattn.asking.input_cells import input_columns, input_value
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
-from keras_selfattn.batch.model_graph import DEFAULT_SIGNATURE, Graph, ModelPath, find_model
+from keras_selfattn.batch.model_graph import Graph, ModelPath, find_model
 from keras_selfattn.errors import DataError
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 Columns = Mapping[str, Any]
 

@@ -11,6 +11,7 @@ import click
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.files import valid_json
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Inspection
@@ -113,7 +114,7 @@ def _print_signatures(found: "Inspection") -> None:
 
 
 def _print_example(card: Mapping[str, Any]) -> None:
-    example = card.get("signatures", {}).get("serving_default", {}).get("example")
+    example = card.get("signatures", {}).get(DEFAULT_SIGNATURE, {}).get("example")
     if example:
         kind = "made-up example" if example.get("made_up") else "example"
         for what in ("request", "answer"):

@@ -21,6 +21,7 @@ from keras_selfattn.extras import require
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import MOST_USED, OWN_LIFE, SETTINGS, ServerConfig
 from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server.config import ServerConfig
@@ -239,7 +240,7 @@ def first_question(name: str, version: Path) -> tuple[str, ...]:
     if "encoded" in signatures:
         return "query", name, "--signature", "encoded", "image.png"
     try:
-        inputs = signatures["serving_default"]["inputs"]
+        inputs = signatures[DEFAULT_SIGNATURE]["inputs"]
         described = [(alias, spec["dtype"], spec["shape"]) for alias, spec in inputs.items()]
     except (KeyError, TypeError, AttributeError):
         return ("metadata", name) if signatures else ("query", name, "some text")

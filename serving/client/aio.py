@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from ..wire.signature_names import DEFAULT_SIGNATURE
 from . import management, row_stream
 from .answers import (
     Classification,
@@ -22,7 +23,6 @@ from .answers import (
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
-from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
 from .server_ref import Version
 from .steps import AsyncRunner, seconds

@@ -30,8 +30,6 @@ from .server_ref import ServerRef, Version, is_name
 from .steps import Many, Steps
 from .transport.base import PREDICT, Request
 
-DEFAULT_SIGNATURE = "serving_default"
-
 _TRIES_FOR_A_VERSION = 5
 
 _M = TypeVar("_M", bound=Message)

@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 
 from ..errors import InvalidInputError
+from ..wire.signature_names import DEFAULT_SIGNATURE
 from . import management, row_stream
 from .answers import (
     Classification,
@@ -23,7 +24,7 @@ from .answers import (
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
-from .operations import DEFAULT_SIGNATURE, Operations
+from .operations import Operations
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
 from .server_ref import ServerRef, Version
 from .steps import SyncRunner, at_least_one, seconds

@@ -15,10 +15,11 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
+from ..wire.signature_names import DEFAULT_SIGNATURE
 from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
 from .inputs import Inputs, serialized_example
 from .model_metadata import ModelMetadata, TensorSpec
-from .operations import DEFAULT_SIGNATURE, Operations
+from .operations import Operations
 from .server_ref import Label, Version
 from .steps import Steps
 
