@@ -331,6 +331,47 @@ def test_a_subpackage_imports_only_those_that_come_after_it(package, order):
         assert found[room] <= set(order[place:]), room
 
 
+def _imports(path, module):
+    """Yields the modules that a file names in its imports, in functions and for type checkers, too."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            named = ".".join(filter(None, (base, node.module)))
+            yield from (named, *(f"{named}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_no_two_modules_of_the_server_import_each_other():
+    folder = ROOT / "serving" / "server"
+    paths = {
+        ".".join(("keras_selfattn", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): path
+        for path in folder.rglob("*.py")
+    }
+    graph = {
+        module: {name for name in _imports(path, module) if name in paths and name != module}
+        for module, path in paths.items()
+    }
+    assert "keras_selfattn.serving.server.server" in graph["keras_selfattn.serving.server.until_stopped"]
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+
+
+def test_the_name_of_the_default_signature_is_written_once():
+    written = [
+        path.relative_to(ROOT).as_posix()
+        for room in ("keras_selfattn", "export", "serving")
+        for path in (ROOT / room).rglob("*.py")
+        if '"serving_default"' in (text := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and node.value == "serving_default"
+    ]
+    assert written == ["serving/wire/signature_names.py"]
+
+
 @pytest.mark.process
 def test_the_server_works_where_keras_cannot_be_imported():
     program = (

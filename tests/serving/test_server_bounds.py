@@ -19,6 +19,7 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api import grpc_server, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
+from keras_selfattn.serving.server.api.grpc_services import client_address
 from keras_selfattn.serving.server.models import quantized_tensors
 from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.wire import codec
@@ -266,3 +267,39 @@ def test_more_inputs_than_a_model_can_have_are_refused_before_each_is_parsed(hal
         with pytest.raises(grpc.RpcError) as raised:
             predict(spec + empty * 9_999, timeout=20)
         assert "fields" not in raised.value.details()
+
+
+def test_both_transports_enter_by_one_door_with_the_address_of_the_caller(server, monkeypatch):
+    inside, entered, left = [], [], []
+    enter, leave = Admission.enter, Admission.leave
+    monkeypatch.setattr(
+        Admission, "enter", lambda door, client: entered.append(client) or enter(door, client)
+    )
+    monkeypatch.setattr(Admission, "leave", lambda door, client: left.append(client) or leave(door, client))
+    infer = inference_api.InferenceApi.infer
+
+    async def inside_of(api, *arguments):
+        inside.append(api.admission._entered)
+        return await infer(api, *arguments)
+
+    monkeypatch.setattr(inference_api.InferenceApi, "infer", inside_of)
+    request = pb.PredictRequest(
+        model_spec=pb.ModelSpec(name="half"), inputs={"x": tensor(pb.DT_FLOAT, 1, float_val=ONE)}
+    )
+    asked(server, PREDICT, request)
+    assert rest(server, b'{"instances": [1]}')[0] == 200
+    assert entered == left == ["127.0.0.1", "127.0.0.1"]
+    assert inside == [1, 1]  # each has left before the next one enters
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:192.0.2.7:50812", "192.0.2.7"),
+        ("ipv6:%5B::1%5D:50812", "::1"),
+        ("ipv6:[2001:db8::7]:50812", "2001:db8::7"),
+        ("unix:/run/serving.sock", "unix:/run/serving.sock"),
+    ],
+)
+def test_the_address_of_a_grpc_caller_is_without_its_port(peer, address):
+    assert client_address(peer) == address

@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 import zlib
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -18,11 +19,12 @@ from ports import free_port
 from serving_models import HalfPlusTwo, save
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from keras_selfattn.serving import errors
+from keras_selfattn.serving import errors, wire
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest.listener import Listener
 from keras_selfattn.serving.server.runtime.listening import bind
+from keras_selfattn.serving.wire import messages_pb2 as pb
 
 
 @pytest.fixture(scope="module")
@@ -561,3 +563,63 @@ def test_a_version_of_thousands_of_digits_is_a_bad_request(server):
 def test_answers_are_not_held_back_until_they_fill_a_packet():
     with bind("127.0.0.1", 0, "rest_api_port") as listening:
         assert listening.proto == socket.IPPROTO_TCP  # what asyncio looks at
+
+
+@pytest.fixture
+def passed_files(half_base):
+    """Starts a server in threads that note the files of the project that a call passes."""
+    folder, passed, noting = str(Path(wire.__file__).parents[1]), set(), [False]
+
+    def note(frame, event, _argument):
+        path = frame.f_code.co_filename
+        if noting[0] and event == "call" and path.startswith((f"{folder}/server", f"{folder}/wire")):
+            passed.add(path.removeprefix(f"{folder}/"))
+
+    def of(call, **settings):
+        threading.setprofile(note)
+        try:
+            with Server(ServerConfig("half", half_base, port=0, rest_api_port=-1, **settings)) as server:
+                asks = call(server)
+                asks()
+                passed.clear()
+                noting[0] = True
+                asks()
+                noting[0] = False
+        finally:
+            threading.setprofile(None)
+        return passed
+
+    return of
+
+
+def _rest_predict(server):
+    url = f"{server.rest_url}/v1/models/half:predict"
+    return lambda: urllib.request.urlopen(url, b'{"instances": [1, 2]}', timeout=20).read()
+
+
+def _grpc_predict(server):
+    x = pb.TensorProto(dtype=pb.DT_FLOAT, float_val=np.float32([1]).tobytes())
+    x.tensor_shape.dim.add(size=1)
+    data = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": x}).SerializeToString()
+
+    def ask():
+        with grpc.insecure_channel(server.target) as channel:
+            channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(data, timeout=20)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("call", "first", "settings", "most"),
+    [
+        (_rest_predict, "server/rest/listener.py", {}, 19),
+        (_rest_predict, "server/rest/listener.py", {"enable_batching": True}, 23),
+        (_grpc_predict, "server/api/grpc_services.py", {}, 19),
+    ],
+    ids=["REST", "REST, batched", "gRPC"],
+)
+def test_a_predict_passes_few_files(passed_files, call, first, settings, most):
+    passed = passed_files(call, **settings)
+    kernel = {"server/api/inference_api.py", "server/models/saved_model_servable.py"}
+    assert {first, *kernel} <= passed
+    assert len(passed) <= most, sorted(passed)

@@ -184,7 +184,7 @@ def client_address(peer: str) -> str:
     if kind not in ("ipv4", "ipv6"):
         return peer
     host = address.rpartition(":")[0]
-    return unquote(host).strip("[]") if "%" in host else host
+    return unquote(host).strip("[]") if kind == "ipv6" else host
 
 
 def _model_of(api: str, data: bytes) -> pb.ModelSpec:
