@@ -297,6 +297,30 @@ def tasks_of(name: str) -> tuple[str, ...]:
     )
 
 
+def check_task(task: Task, options: Mapping[str, Any], instead: str = "") -> None:
+    """Refuse given options that are for other tasks.
+
+    Args:
+        task: the task.
+        options: by name, None where they are not given.
+        instead: an alternative to leaving the option out, for the message.
+
+    Raises:
+        ConfigError: for the first such option.
+    """
+    for name, value in options.items():
+        tasks = tasks_of(name)
+        if value is not None and tasks and task.name not in tasks:
+            raise ConfigError(
+                f"{_flag(name)} is for the task {', '.join(tasks)}. The task is {task.name}: "
+                f"leave it out{instead}."
+            )
+
+
+def _flag(name: str) -> str:
+    return next(option.flag for option in (*COLUMNS, *OPTIONS) if option.name == name)
+
+
 def tasks_in_words() -> str:
     """Return a line for each task: its name, its files, and what it learns from them."""
     # In the order of their first options, as the headings of the options.

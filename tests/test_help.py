@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.cli.shared.task_options import check_task
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import TASKS, tasks_of
+from keras_selfattn.tasks import TASKS, check_task, tasks_of
 
 NAMES = [task.name for task in TASKS]
 COMMANDS = main.list_commands(click.Context(main))

@@ -10,13 +10,14 @@ import click
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import check_page_file, console
 from keras_selfattn.cli.shared.panels import PATH, Option, PanelCommand
-from keras_selfattn.cli.shared.task_options import READING, check_task, given, panels_of_run
+from keras_selfattn.cli.shared.task_options import READING, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.files.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.runs.run_checks import check_no_file_of_run
+from keras_selfattn.tasks import check_task
 
 if TYPE_CHECKING:
     from keras_selfattn.metrics.report import Columns

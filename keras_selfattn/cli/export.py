@@ -9,14 +9,14 @@ import click
 from keras_selfattn.cli.shared.backend import import_tensorflow, use_tensorflow
 from keras_selfattn.cli.shared.console import columns, console, print_command
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.shared.task_options import READING, check_task, given, panels_of_run
+from keras_selfattn.cli.shared.task_options import READING, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.extras import require
 from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
 from keras_selfattn.files.object_stores import uri_of
 from keras_selfattn.files.version_files import PORTABLE
-from keras_selfattn.tasks import task_named
+from keras_selfattn.tasks import check_task, task_named
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training

@@ -21,14 +21,13 @@ from keras_selfattn.cli.shared.task_options import (
     TRAINING,
     WORKERS,
     advised_config,
-    check_task,
     check_width,
     encoder_options,
     given,
     panels_of_tasks,
 )
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import COLUMNS, FILES_BESIDES, TASKS, Task, task_named, tasks_in_words
+from keras_selfattn.tasks import COLUMNS, FILES_BESIDES, TASKS, Task, check_task, task_named, tasks_in_words
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run, SideBySide

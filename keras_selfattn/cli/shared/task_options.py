@@ -9,7 +9,7 @@ import click
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.options import OptionSpec
-from keras_selfattn.tasks import COLUMNS, OPTIONS, TASKS, Task, tasks_of
+from keras_selfattn.tasks import COLUMNS, OPTIONS, TASKS, tasks_of
 
 if TYPE_CHECKING:
     from keras_selfattn.models.raw_model import RawModel
@@ -112,26 +112,6 @@ def flag(name: str) -> str:
     """Return the flag of an option for reading a file or for a model's settings, by parameter name."""
     known = {option.name: option.opts[0] for option in encoder_options("", "", "")}
     return (known | {option.name: option.flag for option in (*COLUMNS, *OPTIONS)})[name]
-
-
-def check_task(task: Task, options: Mapping[str, Any], instead: str = "") -> None:
-    """Refuse given options that are for other tasks.
-
-    Args:
-        task: the task.
-        options: by name, None where they are not given.
-        instead: an alternative to leaving the option out, for the message.
-
-    Raises:
-        ConfigError: for the first such option.
-    """
-    for name, value in options.items():
-        tasks = tasks_of(name)
-        if value is not None and tasks and task.name not in tasks:
-            raise ConfigError(
-                f"{flag(name)} is for the task {', '.join(tasks)}. The task is {task.name}: "
-                f"leave it out{instead}."
-            )
 
 
 def check_width(settings: Mapping[str, Any]) -> None:
