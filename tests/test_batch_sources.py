@@ -116,6 +116,7 @@ def test_rows_alone_are_asked_in_any_source():
         dataset(TEXTS),
         (TEXTS[i : i + 4] for i in range(0, 16, 4)),
         tf.data.Dataset.from_tensor_slices(TEXTS).batch(3),
+        dataset(TEXTS, [7] * 16),  # of no class: targets are ignored
     ):
         np.testing.assert_array_equal(model.predict(source, verbose=0), wanted)
     assert len(model.predict(dataset(TEXTS), steps=2, verbose=0)) == 8
