@@ -151,7 +151,7 @@ class MetadataCache:
 
     def known(self, which: Version, signature: str = "") -> Steps[ModelMetadata | None]:
         """The metadata from the cache or the server, for a call of `signature`; None if there is none."""
-        check_version(which)  # before it is looked up: True is the key 1
+        check_version(which)  # before it is looked up: a list is no key, and True is the key 1
         for pause in _LOOKS:
             try:
                 return self._known[which]

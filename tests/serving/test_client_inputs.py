@@ -259,11 +259,12 @@ def test_a_version_is_checked_before_anything_is_sent(connect, asked, message):
             call(**asked)
 
 
-def test_a_version_that_equals_a_cached_ones_number_is_checked_too(stock_server, connect):
+@pytest.mark.parametrize("version", [True, [1]])
+def test_a_version_is_checked_before_the_cache_is_searched(stock_server, connect, version):
     client = connect(stock_server(StockServing()))
     client.predict([[1, 2]], version=1)
     with pytest.raises(errors.InvalidInputError, match="version must be an integer"):
-        client.predict([[1, 2]], version=True)
+        client.predict([[1, 2]], version=version)
 
 
 @pytest.mark.parametrize("name", [3, "", "\ud800", None])
