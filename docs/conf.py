@@ -21,10 +21,10 @@ exclude_patterns = [".*", "site"]
 myst_heading_anchors = 4  # the anchors of GitHub
 
 # Steps of training, saving and LoRA, which other modules of this project call.
-_STEPS = """alternatives attended baselines beside_wide call_tokens check_lora compile_again compile_from_config
-compute_mask config_type create_metrics default_optimizer from_config get_compile_config head hidden_batches
-learning_rates lora_parts model_type pairs parts_beside predict_batches relative_projection sees_distance
-start_lora starting_point step_span stride tuned_config_type"""
+_STEPS = """alternatives attended baselines beside_wide call_tokens check_lora compile_again
+compile_from_config compute_mask config_type create_metrics default_optimizer from_config get_compile_config
+head hidden_batches learning_rates lora_parts model_type pairs parts_beside predict_batches
+relative_projection sees_distance start_lora starting_point step_span stride tuned_config_type"""
 autodoc_default_options = {
     "members": True,
     "inherited-members": True,

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from keras_selfattn.training.rows_for_model import read_labelled_rows
 
 from keras_selfattn import models
 from keras_selfattn.data import (
@@ -26,7 +27,6 @@ from keras_selfattn.rows.series import SERIES
 from keras_selfattn.rows.targets import LABEL_PER_POSITION, LABEL_SET, NUMBERS, ONE_LABEL, TargetKind
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.tokens import TOKENS
-from keras_selfattn.training.rows_for_model import read_labelled_rows
 
 
 class Pairs(RowKind[tuple[str, str]]):

@@ -11,9 +11,9 @@ from ..errors import InvalidInputError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError, dtype_name
+from ..wire.signature_names import DEFAULT_SIGNATURE
 from .answers import Prediction, with_text
 from .model_metadata import Signature, TensorSpec
-from .operations import DEFAULT_SIGNATURE
 from .server_ref import ServerRef
 from .transport import base
 from .transport.base import AsyncTransport, Request, Transport

@@ -1,7 +1,7 @@
 """Few shapes of batches for a backend that compiles a step anew for each shape, as JAX does.
 
-All decisions on shapes are here and in `length_sorted.py`. On TensorFlow and PyTorch each batch is as long as its
-longest row.
+All decisions on shapes are here and in `length_sorted.py`. On TensorFlow and PyTorch each batch is as long
+as its longest row.
 """
 
 from collections.abc import Callable, Sequence
