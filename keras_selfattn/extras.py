@@ -22,17 +22,8 @@ if TYPE_CHECKING:
 _ROOT = __name__.partition(".")[0].replace("_", "-")
 
 MODULES = {
-    "train": (
-        "tensorflow",
-        "tensorflow_serving",
-        "sklearn",
-        "scipy",
-        "safetensors",
-        "PIL",
-        "babel",
-        "django",
-        "stopwordsiso",
-    ),
+    "train": ("tensorflow", "tensorflow_serving", "sklearn", "scipy", "safetensors", "PIL"),
+    "quickstart": ("babel", "django", "stopwordsiso"),
     "serve": ("tensorflow", "tensorflow_serving", "grpc_health", "grpc_reflection", "httptools", "uvicorn"),
     "client": ("grpc", "google.protobuf"),
     "plots": ("matplotlib",),
@@ -46,6 +37,7 @@ MODULES = {
 """The modules that an extra of setup.cfg brings. The first extra that brings a module is named for it."""
 
 EXTRA_OF_COMMAND = {
+    "quickstart": "quickstart",
     "serve": "serve",
     "open": "serve",
     "query": "client",

@@ -58,11 +58,19 @@ def test_a_base_install_is_numpy_and_keras():
 
 
 def test_all_is_the_whole_path_and_the_tests_have_it():
-    assert SETUP["options.extras_require"]["all"].strip() == "keras-selfattn[client,plots,serve,train]"
+    parts = SETUP["options.extras_require"]["all"].strip()
+    assert parts == "keras-selfattn[client,plots,quickstart,serve,train]"
     assert "keras-selfattn[all]" in SETUP["options.extras_require"]["test"].split()
 
 
-@pytest.mark.parametrize("extra", ["train", "serve", "client", "plots", "parquet"])
+def test_who_trains_installs_nothing_that_the_quickstart_alone_reads():
+    own = {"babel", "django", "stopwordsiso"}
+    assert [extra for extra, packages in REQUIRED.items() if packages & own] == ["quickstart"]
+    # All that the command does, in one installation.
+    assert "keras-selfattn[client,serve,train]" in SETUP["options.extras_require"]["quickstart"].split()
+
+
+@pytest.mark.parametrize("extra", ["train", "quickstart", "serve", "client", "plots", "parquet"])
 def test_the_modules_of_an_extra_are_what_it_installs(extra):
     distributions = packages_distributions()
     for module in extras.MODULES[extra]:
@@ -106,7 +114,7 @@ def test_what_a_base_install_lacks_is_named_with_its_extra_and_the_error_keeps_i
         "import keras_selfattn.training": "train",
         "import keras_selfattn.export.versions": "train",
         "from keras_selfattn.metrics import Report": "train",
-        "from keras_selfattn.data import language_rows": "train",
+        "from keras_selfattn.data import language_rows": "quickstart",
         "from keras_selfattn import plots; plots.encoding_heatmap([[1, 2]])": "plots",
         "import keras_selfattn.serving.client": "client",
         "from keras_selfattn.serving.errors import ServingError": "client",
@@ -165,6 +173,7 @@ def test_layers_without_their_backend_name_it_and_another_one():
     [
         (["click"], [], "Its commands need pip install 'keras-selfattn[all]'"),
         (["click"], ["query", "reviews"], "`query` needs pip install 'keras-selfattn[client]'"),
+        (["click"], ["quickstart"], "`quickstart` needs pip install 'keras-selfattn[quickstart]'"),
         (["grpc"], ["serve"], "`serve` needs pip install 'keras-selfattn[serve]'"),
         (
             ["uvicorn"],
@@ -179,7 +188,17 @@ def test_layers_without_their_backend_name_it_and_another_one():
         (
             ["babel"],
             ["quickstart"],
-            "needs babel, which is not installed: pip install 'keras-selfattn[train]'",
+            "needs babel, which is not installed: pip install 'keras-selfattn[quickstart]'",
+        ),
+        (
+            ["django"],  # is never imported
+            ["quickstart"],
+            "needs django, which is not installed: pip install 'keras-selfattn[quickstart]'",
+        ),
+        (
+            ["stopwordsiso"],
+            ["quickstart"],
+            "needs stopwordsiso, which is not installed: pip install 'keras-selfattn[quickstart]'",
         ),
     ],
 )
@@ -203,7 +222,7 @@ def test_the_help_lists_commands_that_cannot_run_with_what_they_need():
     )
     words = [sys.executable, "-c", program[: program.index("    try:")], "--help", "[]", '["babel"]']
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
-    assert "quickstart  Not installed: pip install 'keras-selfattn[train]'" in done.stdout
+    assert "quickstart  Not installed: pip install 'keras-selfattn[quickstart]'" in done.stdout
     assert "Ask the served MODEL" in done.stdout
 
 

@@ -24,6 +24,7 @@ from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows
 from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, Name, english_name
 from keras_selfattn.data.quickstart.sentences import SENTENCES
 from keras_selfattn.errors import DataError, ExportError, RunError
+from keras_selfattn.extras import require
 from keras_selfattn.files.atomic import write_file
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     Nothing is downloaded: the texts are names, dates and measures of the Unicode CLDR (in the Babel package),
     messages of Django and lists of frequent words, all of which came with the installation.
     """
+    require("quickstart", "`quickstart`")  # importing this module has asked for Babel alone
     if output.exists() and not output.is_dir():
         raise RunError(f"--output must be a folder. {output} is a file; choose another name.")
     seconds: dict[str, float] = {}

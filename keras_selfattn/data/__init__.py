@@ -50,9 +50,9 @@ _FIRST_DATA = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: only the first data needs Babel, and all commands read files.
+    # Imported on first use: only the first data needs an extra of its own, and all commands read files.
     if name in _FIRST_DATA:
-        require("train", f"{__name__}.{name}", "babel", "django", "stopwordsiso")
+        require("quickstart", f"{__name__}.{name}")
         return getattr(importlib.import_module(f"{__name__}.quickstart.{_FIRST_DATA[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

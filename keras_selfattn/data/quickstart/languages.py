@@ -33,7 +33,7 @@ from keras_selfattn.data.quickstart.multilingual_names import (
     load_names,
     split_by_thing,
 )
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.extras import require
 from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.rows.texts import TEXTS
 
@@ -72,13 +72,10 @@ def load_messages(language: str) -> tuple[str, ...]:
 
 
 def _catalogues(language: str) -> Iterator[Catalog]:
+    require("quickstart", "load_messages", "django")
     package = find_spec("django")
-    if package is None:
-        raise ConfigError(
-            "Django is not installed, whose messages the quickstart learns sentences from: pip install django"
-        )
     folder = _FOLDERS.get(language, language)
-    for root in package.submodule_search_locations or ():
+    for root in (package and package.submodule_search_locations) or ():
         for path in sorted(Path(root).rglob(f"locale/{folder}/LC_MESSAGES/*.mo")):
             with path.open("rb") as file:
                 yield read_mo(file)
