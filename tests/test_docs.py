@@ -78,6 +78,7 @@ def test_the_python_of_the_table_of_layers_runs():
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
+    "benchmarks/NOTES.md",
     *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
 ]
 
@@ -116,6 +117,35 @@ def test_the_table_of_layers_ticks_every_cell_or_gives_the_note_with_the_reason(
             number = cell.replace("✓", "").strip().translate(superscripts)
             assert "✓" in cell or number in notes, row
             assert number in notes | {""}, row
+
+
+def sections_with_tables():
+    """The sections of the page on performance that have tables."""
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    return [section for section in re.split(r"(?m)^##+ ", text) if "\n|" in section]
+
+
+def test_each_table_of_the_page_on_performance_has_one_machine_and_date_and_its_command():
+    sections = sections_with_tables()
+    assert len(sections) >= 8
+    for section in sections:
+        for text in re.split(r"(?m)(?:^\|.*\n)+", section)[:-1]:
+            assert len(re.findall(r"\b\d{1,2} [A-Z][a-z]+\s20\d\d\b", text)) == 1, text
+            assert re.search(r"AMD EPYC|Intel\s+Xeon|NVIDIA H100", text), text
+            assert re.search(r"`python\s-m\sbenchmarks|the same commands", text), text
+
+
+def test_each_figure_of_the_page_on_performance_is_one_of_the_notes_or_of_its_own_page():
+    """A figure that is measured again is changed in both."""
+    sources = ("benchmarks/NOTES.md", "docs/accuracy.md", "docs/client.md", "docs/scale.md")
+    figure = r"\d[\d,]*(?:\.\d+)?"
+    texts = [(ROOT / source).read_text(encoding="utf-8") for source in sources]
+    known = {each for text in texts for each in re.findall(figure, text)}
+    lines = [line for section in sections_with_tables() for line in section.splitlines()]
+    rows = [line for line in lines if line.startswith("|")]
+    shown = {each for row in rows for each in re.findall(figure, row.split("|", 2)[2])}
+    assert len(shown) > 150
+    assert shown - known == set()
 
 
 @pytest.mark.slow
