@@ -6,10 +6,12 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import keras_selfattn
 from keras_selfattn.cli.main import main
+from keras_selfattn.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted(f"docs/guides/{page.name}" for page in (ROOT / "docs" / "guides").glob("*.md"))
@@ -75,11 +77,13 @@ def test_the_python_of_the_table_of_layers_runs():
     assert (names["second"][..., 3] == 0).all()
 
 
+OF_TASKS = sorted(page.stem for page in (ROOT / "docs" / "tasks").glob("*.md"))
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
     "benchmarks/NOTES.md",
     *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+    *(f"docs/tasks/{name}.md" for name in OF_TASKS),
 ]
 
 
@@ -157,15 +161,66 @@ def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "models" / "motion" / "1" / "saved_model.pb").is_file()
 
 
+# What the Python of a page computes last, and its shape; of vectors of text it would need a folder.
+COMPUTED = {
+    "models": ("names", (2,)),
+    "report": ("explained.weights", (1, 4, 3, 3)),
+    "scikit-learn": ("chances", (1, 2)),
+    "tasks/forecast": ("following", (1, 3)),
+    "tasks/images": ("answers", (2, 2)),
+    "tasks/pretraining": ("words", (1, 3)),
+    "tasks/regression": ("lengths", (1, 1)),
+    "tasks/series": ("probabilities", (1, 2)),
+    "tasks/text": ("probabilities", (1, 2)),
+    "tasks/tokens": ("of_tokens[0]", (2, 4)),
+}
+
+
 @pytest.mark.slow
-def test_the_python_of_the_models_page_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", COMPUTED)
+def test_the_python_of_a_page_of_models_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     names = {}
-    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(code, "models.md", "exec"), names)
-    assert names["probabilities"].shape == (1, 2)
-    assert names["following"].shape == (1, 3)
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text("utf-8"), re.DOTALL):
+        exec(compile(code, page, "exec"), names)
+    value, shape = COMPUTED[page]
+    assert np.shape(eval(value, names)) == shape
+
+
+def test_a_page_of_a_task_has_the_headings_of_all_others_in_their_order():
+    assert {*OF_TASKS} == {*(task.name for task in TASKS), "pretraining", "embedding"}
+    for page in OF_TASKS:
+        text = (ROOT / "docs" / "tasks" / f"{page}.md").read_text(encoding="utf-8")
+        headings = re.findall(r"(?m)^## (.*)$", text)
+        assert headings[:4] == ["What goes in", "The command", "Python", "What comes out"], page
+        assert headings[-1] == "Limits", page
+        assert "`client." in text or page == "pretraining", page
+
+
+def rows_of_tasks(page, columns):
+    """The cells of each row of a page's table of the tasks, by the task."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    table = text[text.index(f"| task | {columns} |") :].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return {re.sub(r"\[(\w+)\].*", r"\1", name): cells for name, *cells in rows}
+
+
+def endings(cell):
+    return {*re.findall(r"`(\.\w+)`", cell)} | ({""} if "folder" in cell else set())
+
+
+def test_the_tables_of_tasks_name_each_task_with_its_model_and_the_files_that_select_it():
+    of_models = rows_of_tasks("docs/models.md", "model | selected by | also reads, with `--task`")
+    of_readme = rows_of_tasks("README.md", "files | model | predicts")
+    assert {*of_models} == {*of_readme} == {task.name for task in TASKS}
+    for task in TASKS:
+        kind, selecting, more = of_models[task.name]
+        assert kind == of_readme[task.name][1] == f"`{task.kind}`"
+        assert endings(selecting) == task.endings, task.name
+        assert ("`--task` only" in selecting) is not bool(task.endings)
+        shown = endings(of_readme[task.name][0])
+        assert shown <= task.endings | endings(more), task.name
+        assert bool(shown & task.endings) is bool(task.endings), task.name
 
 
 @pytest.mark.parametrize(
@@ -175,8 +230,11 @@ def test_the_python_of_the_models_page_runs(tmp_path, monkeypatch):
         "docs/savedmodel.md",
         "docs/client.md",
         "docs/models.md",
+        "docs/report.md",
+        "docs/training.md",
         "docs/scale.md",
         "docs/page.md",
+        *(f"docs/tasks/{page}.md" for page in OF_TASKS),
         *GUIDES,
     ],
 )
@@ -184,7 +242,10 @@ def test_every_command_a_page_shows_exists_with_its_options(page):
     text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
     shown = re.findall(r"keras-selfattn ([a-z]+)([^\n`]*)", text)
     expected = {"README.md": {"quickstart", "train", "evaluate", "export", "inspect", "serve", "query"}}
-    expected["docs/models.md"] = {"pretrain", "train", "evaluate", "export", "serve"}
+    expected["docs/models.md"] = {"train", "evaluate", "export", "serve"}
+    expected |= {"docs/report.md": {"compare"}, "docs/training.md": {"export"}}
+    expected |= {f"docs/tasks/{task.name}.md": {"train"} for task in TASKS}
+    expected |= {"docs/tasks/pretraining.md": {"pretrain"}, "docs/tasks/embedding.md": {"export", "embed"}}
     expected["docs/scale.md"] = {"export", "serve"}
     expected |= dict.fromkeys(GUIDES, frozenset())
     expected["docs/guides/csv-to-server.md"] = expected["README.md"] - {"quickstart"} | {"versions"}
