@@ -16,7 +16,14 @@ html_title = f"{project} {release}"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "deploy/README.md", "docs/**", "benchmarks/*.md"]
+include_patterns = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "deploy/README.md",
+    "docs/**",
+    "benchmarks/*.md",
+]
 exclude_patterns = [".*", "site"]
 myst_heading_anchors = 4  # the anchors of GitHub
 
