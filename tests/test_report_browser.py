@@ -10,7 +10,7 @@ from keras_selfattn.drawing.markup import Markup
 from keras_selfattn.drawing.notebook import coloured_tokens
 from keras_selfattn.drawing.pictures import image
 from keras_selfattn.report.page import page_html
-from keras_selfattn.report.sections import Named, Page, Section, Table
+from keras_selfattn.report.sections import Page, Section, Table
 
 ATTACK = "<img src=https://example.org/x onerror=document.title='taken'>"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -31,7 +31,7 @@ def report():
     ]
     tokens = coloured_tokens([ATTACK, "العربية"], np.array([0.2, 0.8]), spaced=True)
     rows = [[ATTACK, "x" * 900, tokens, 0.5, image(np.zeros((4, 4, 3), np.uint8), ATTACK)]]
-    blocks = [ATTACK, *(Named("a", each) for each in figures)]
+    blocks = [ATTACK, *figures]
     blocks += [Table(ATTACK, [ATTACK] * 5, rows), Table(ATTACK, [ATTACK] * 5, rows, folded=True)]
     return Page(ATTACK, [ATTACK], [(ATTACK, ATTACK)], [Section(ATTACK, blocks)])
 

@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from keras_selfattn.training.rows_for_model import read_labelled_rows
 
 from keras_selfattn import models
 from keras_selfattn.data import (
@@ -16,6 +15,8 @@ from keras_selfattn.data import (
     read_tagged,
 )
 from keras_selfattn.data.labelled import LabelledRows, as_rows, split_rows
+from keras_selfattn.drawing.figures import Histogram
+from keras_selfattn.metrics.evaluation import read_labelled_rows
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.models.heads.class_heads import ClassHead
 from keras_selfattn.report.misread import misread_section
@@ -130,8 +131,7 @@ def test_a_target_that_is_a_text_is_a_class_only_if_its_kind_says_so():
     assert (len(kept), len(held_out)) == (3, 1)
     assert kept.target_kind == Ranks()
     blocks = data_section({"train": rows}).blocks
-    (drawn,) = [each.figure for each in blocks if getattr(each, "name", "") == "targets"]
-    assert drawn.title == "Targets"
+    assert [each.title for each in blocks if isinstance(each, Histogram)] == ["Targets"]
 
 
 def test_readers_say_what_they_read(tmp_path):

@@ -1,0 +1,175 @@
+"""Every task's model keeps one contract: from a file to answers of a server, with report and explanations."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_selfattn import models
+from keras_selfattn.export import export_saved_model
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.tasks import TASKS, task_named
+from keras_selfattn.training import TrainConfig, evaluate, train
+
+# Rows of each class: enough that a share can be held out.
+_ROWS = 24
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A small file of a task.
+
+    Args:
+        write: writes it into a folder, and returns its path.
+        output: the output of `serving_default` that equals the model's `predict`.
+        settings: of the model, so that it is small.
+        reading: arguments of the reader.
+    """
+
+    write: Any
+    output: str
+    settings: dict[str, Any]
+    reading: dict[str, Any] = field(default_factory=dict)
+
+
+def _written(folder: Path, name: str, lines: list[str]) -> Path:
+    (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder / name
+
+
+def _text(folder: Path) -> Path:
+    rows = [
+        f"{word} film {n % 3},{label}" for n in range(_ROWS) for word, label in (("good", "+"), ("bad", "-"))
+    ]
+    return _written(folder, "rows.csv", ["text,label", *rows])
+
+
+def _images(folder: Path) -> Path:
+    random = np.random.default_rng(0)
+    pictures = [random.integers(low, low + 99, (6, 6, 1), "uint8") for _ in range(_ROWS) for low in (0, 150)]
+    np.savez(folder / "rows.npz", x=np.stack(pictures), y=np.array(["dark", "bright"] * _ROWS))
+    return folder / "rows.npz"
+
+
+def _tokens(folder: Path) -> Path:
+    rows = [f"Ada\tB-PER\nmet\tO\nBob{n}\tB-PER\n\nnobody\tO\ncame{n}\tO\n" for n in range(_ROWS)]
+    return _written(folder, "rows.conll", rows)
+
+
+def _series(folder: Path) -> Path:
+    rows = [
+        ",".join(f"{level + (n * step) % 3:.1f}" for step in range(8 + n % 3)) + f":{label}"
+        for n in range(_ROWS)
+        for level, label in ((0, "low"), (5, "high"))
+    ]
+    head = [
+        "@problemName made_up",
+        "@univariate true",
+        "@equalLength false",
+        "@classLabel true low high",
+        "@data",
+    ]
+    return _written(folder, "rows.ts", head + rows)
+
+
+def _regression(folder: Path) -> Path:
+    rows = [f"{n},{step},{n * 0.1 + step},{n * 0.1}" for n in range(_ROWS) for step in range(6)]
+    return _written(folder, "rows.csv", ["id,step,value,target", *rows])
+
+
+def _forecast(folder: Path) -> Path:
+    rows = [f"{step},{np.sin(step / 3):.4f}" for step in range(120)]
+    return _written(folder, "rows.csv", ["step,value", *rows])
+
+
+_SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
+SAMPLES = {
+    "text": Sample(_text, "probabilities", {**_SMALL, "members": 1}),
+    "images": Sample(_images, "probabilities", {**_SMALL, "patch_size": 2, "augment": False}),
+    "tokens": Sample(_tokens, "probabilities", {**_SMALL, "members": 1}),
+    "series": Sample(_series, "probabilities", {**_SMALL, "kernels": 50}),
+    "regression": Sample(
+        _regression,
+        "predictions",
+        _SMALL,
+        {"row_id": "id", "time": "step", "values": "value", "label": "target"},
+    ),
+    "forecast": Sample(_forecast, "predictions", _SMALL, {"time": "step", "context": 12, "horizon": 3}),
+}
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A task's way: its rows, the run, and the folder of its exports."""
+
+    name: str
+    rows: Any
+    run: Any
+    base: Path
+
+
+@pytest.fixture(scope="module", params=[task.name for task in TASKS])
+def walk(request, tmp_path_factory):
+    folder, sample = tmp_path_factory.mktemp(request.param), SAMPLES[request.param]
+    keras.utils.set_random_seed(0)
+    task = task_named(request.param, folder)
+    path = sample.write(folder)
+    rows = task.rows(path, sample.reading)
+    settings = TrainConfig(epochs=1, batch_size=8, refit=False)
+    run = train(rows, folder / "run", model=task.model(sample.settings), config=settings, verbose=0)
+    export_saved_model(run.model, folder / "base")
+    return Walk(request.param, rows, run, folder / "base")
+
+
+def predicted(model: Any, rows: Any) -> Any:
+    return model.predict(rows, verbose=0)
+
+
+@pytest.mark.slow
+def test_the_run_holds_figures_and_a_report_of_the_rows(walk):
+    figures = json.loads((walk.run.path / "metrics.json").read_text())
+    assert figures
+    assert all(np.isfinite(value) for value in figures.values() if isinstance(value, float))
+    page = (walk.run.path / "report.html").read_text()
+    for title in ("Data", "Settings"):
+        assert f">{title}<" in page, title
+
+
+@pytest.mark.slow
+def test_the_saved_model_answers_as_before_and_is_measured_alike(walk):
+    again = models.load(walk.run.path / "model.keras")
+    rows = walk.rows.take(range(5))
+    for before, after in zip(
+        predicted(walk.run.model, rows.inputs), predicted(again, rows.inputs), strict=True
+    ):
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+    assert evaluate(again, rows).summary() == pytest.approx(
+        evaluate(walk.run.model, rows).summary(), rel=1e-3, abs=1e-5, nan_ok=True
+    )
+
+
+@pytest.mark.process
+def test_the_server_answers_as_the_model_and_explains_it(walk):
+    rows, output = walk.rows.inputs[:5], SAMPLES[walk.name].output
+    wanted = predicted(walk.run.model, rows)
+    with (
+        Server(ServerConfig("it", str(walk.base), port=0)) as server,
+        Client(server.target, model="it") as client,
+    ):
+        client.wait_until_ready(60)
+        (name,) = client.metadata().signatures["serving_default"].inputs
+        for row, expected in zip(rows, wanted, strict=True):
+            found = client.predict({name: [row]})[output][0]
+            np.testing.assert_allclose(np.ravel(found), np.ravel(expected), atol=1e-5)
+            explained = client.predict({name: [row]}, signature="explain")
+            assert explained["weights"].shape[0] == 1
+            assert np.isfinite(explained["weights"]).all()
+
+
+def test_every_task_has_a_sample():
+    assert set(SAMPLES) == {task.name for task in TASKS}
