@@ -146,6 +146,26 @@ def test_pretraining_hides_the_same_words_after_a_kill(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_checkpoint_without_a_column_of_later_versions_goes_on(tmp_path):
+    def resume(callbacks=()):
+        return trained(
+            tmp_path / "run", callbacks, refit=False, model=lambda: text_model(members=1, wide=False)
+        )
+
+    with contextlib.suppress(KilledError):
+        resume([KilledAt(10)])
+    (file,) = (tmp_path / ".run.checkpoint").iterdir()
+    arrays = dict(np.load(file))
+    state = json.loads(str(arrays["state"]))
+    del state["history"]["learning_rate"]
+    with file.open("wb") as written:
+        np.savez(written, **{**arrays, "state": json.dumps(state)})
+    head, *epochs = (resume().path / "history.csv").read_text().splitlines()
+    assert "learning_rate" not in head
+    assert len(epochs) == 3
+
+
+@pytest.mark.slow
 def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path):
     one_encoder = lambda: text_model(members=1, wide=False)  # noqa: E731
 

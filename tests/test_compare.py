@@ -31,7 +31,9 @@ def folder_of(
     metrics = {"accuracy": accuracy, "calibration_error": error, "rows": rows, "split": "validation"}
     (path / "metrics.json").write_text(json.dumps(metrics))
     with (path / "history.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["epoch", "val_loss"], *([n, each] for n, each in enumerate(loss, 1))])
+        csv.writer(file).writerows(
+            [["epoch", "val_loss", "learning_rate"], *([n, each, 0.1] for n, each in enumerate(loss, 1))]
+        )
     if classes:
         with (path / "classes.csv").open("w", newline="") as file:
             csv.writer(file).writerows([["label", "f1"], *classes])
@@ -72,6 +74,7 @@ def test_the_page_has_a_line_for_each_run_and_the_classes_that_differ(folders, t
     dots = [dot.tooltip for dot in figure(page, "Loss, validation").all("circle")]
     assert dots[:2] == [f"{one}: 1, 0.9", f"{one}: 2, 0.5"]
     assert dots[-1] == f"{two}: 3, 0.3"
+    assert figure(page, "Learning rate").all("circle")[-1].tooltip == f"{two}: 3, 0.1"
     assert section(page, "Classes whose F1 differs most").all("table")[0].rows() == [
         ["<b>", "0.5", "0.75", "0.25"]
     ]

@@ -399,7 +399,7 @@ def test_training_curves_have_a_chart_for_each_metric_and_mark_the_best_epoch():
     assert loss.lines[2].get_xdata()[0] == 2
     assert figure.get_suptitle() == "What it shows"
     fitted = keras.callbacks.History()
-    fitted.history = history
+    fitted.history = {**history, "learning_rate": [0.1, 0.0]}  # no metric
     assert [axes.get_ylabel() for axes in training_curves(fitted).axes] == ["loss", "accuracy"]
 
 

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from keras_selfattn import models
@@ -193,11 +194,25 @@ def test_kinds_are_the_same_in_another_process():
         ([np.zeros(3)], SERIES),
         ([np.zeros((3, 1))], SERIES),
         ([np.zeros((2, 2, 1))], IMAGES),
+        ([pd.Series([1.0, 2.0])], SERIES),
         ([], TEXTS),
     ],
 )
 def test_rows_made_by_hand_have_a_guessed_kind(inputs, kind):
     assert LabelledRows(inputs, ["x"] * len(inputs), "made up").kind == kind
+
+
+@pytest.mark.parametrize("targets", [["ab"] * 10 + [["c", "d"]] * 10, [["c", "d"]] * 10 + ["ab"] * 10])
+def test_names_beside_lists_of_them_are_sets_of_one(targets):
+    rows = LabelledRows([f"text {n}" for n in range(20)], targets, "made up")
+    assert (rows.target_kind, rows.labels()) == (LABEL_SET, {"ab", "c", "d"})
+    kept, held_out = rows.split(0.3, 0)
+    assert (len(kept), held_out.targets.count("ab"), len(held_out)) == (14, 3, 6)
+
+
+@pytest.mark.parametrize("targets", [["a", None], [None, ["a"]], [None, "a"]])
+def test_a_row_without_a_target_has_no_label(targets):
+    assert LabelledRows(["x", "y"], targets, "made up").labels() == {"a"}
 
 
 def test_a_split_draws_from_each_class_of_the_kind_of_target():

@@ -15,6 +15,10 @@ _PREFIXES = ("val_", "attention_")
 _MOST_POINTS = 800  # of a scatter
 
 
+RATE = "learning_rate"
+"""The column of the history with the learning rate at the end of each epoch."""
+
+
 def metric_of(name: str) -> str:
     """Return the metric that a column of the history holds.
 
@@ -40,12 +44,13 @@ def curves(history: Mapping[str, Sequence[float]], best_epoch: int | None = None
     """Return a chart for each metric, with its training and validation values.
 
     Args:
-        history: values by name, one for each epoch.
+        history: values by name, one for each epoch; the learning rate among them is no metric.
         best_epoch: the epoch whose weights were kept, counted from 1.
     """
     by_metric: dict[str, list[str]] = {}
     for name in history:
-        by_metric.setdefault(metric_of(name), []).append(name)
+        if name != RATE:
+            by_metric.setdefault(metric_of(name), []).append(name)
     mark = None if best_epoch is None else (float(best_epoch), f"epoch {best_epoch}")
     charts = []
     for metric in sorted(by_metric, key=lambda name: (name != "loss", name)):

@@ -28,6 +28,7 @@ def training_curves(history: Any, *, best_epoch: int | None = None, title: str |
 
     Args:
         history: values by name, one for each epoch, as the `history` of what `fit` returns; or that object.
+            The learning rate among them is no metric.
         best_epoch: the epoch to mark, counted from 1.
         title: text above the charts.
 
@@ -56,6 +57,8 @@ def training_curves(history: Any, *, best_epoch: int | None = None, title: str |
         sizes = ", ".join(f"{name} {len(each)}" for name, each in epochs.items())
         raise ValueError(f"`history` must hold as many epochs of each metric. Received {sizes}.")
     charts = curves(epochs, best_epoch)
+    if not charts:
+        raise ValueError("`history` must hold a metric. Received the learning rate alone.")
     figure = new_figure(4.6 * len(charts), 3.4, title)
     for chart, axes in zip(charts, np.ravel(figure.subplots(1, len(charts))), strict=True):
         _draw_chart(chart, axes)

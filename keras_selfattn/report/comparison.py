@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.drawing.builders import metric_of, rows_of
+from keras_selfattn.drawing.builders import RATE, metric_of, rows_of
 from keras_selfattn.drawing.figures import Chart, Line
 from keras_selfattn.drawing.markup import tag
 from keras_selfattn.errors import ConfigError, RunError
@@ -200,7 +200,8 @@ def _curves(runs: Sequence[RunFiles]) -> list[Any]:
             if name in run.history
         ]
         metric = metric_of(name).replace("_", " ")
-        title = f"{metric[:1].upper()}{metric[1:]}, {rows_of(name, {name: []})}"
+        of_rows = "" if name == RATE else f", {rows_of(name, {name: []})}"
+        title = f"{metric[:1].upper()}{metric[1:]}{of_rows}"
         blocks.append(Chart(title, "epoch", metric, lines, whole=True))
     if len(runs) > _CURVES:
         blocks.append(f"The charts have the first {_CURVES} runs: more lines cannot be told apart.")

@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.drawing.builders import curves
+from keras_selfattn.drawing.builders import RATE, curves
 from keras_selfattn.drawing.figures import Chart, Line
 from keras_selfattn.errors import RunError
 from keras_selfattn.report.sections import Section
-
-RATE = "learning_rate"
-"""The column of the history that is no figure of rows."""
 
 
 def read_history(folder: Path) -> dict[str, list[float]]:
@@ -51,8 +48,7 @@ def training_section(
     best = config.get("best_epoch")
     epochs = len(next(iter(history.values())))
     blocks: list[Any] = [_kept(best, epochs, config, split)]
-    measured = {name: values for name, values in history.items() if name != RATE}
-    blocks += curves(measured, best)
+    blocks += curves(history, best)
     if RATE in history:  # not in runs of old
         done = [float(epoch) for epoch in range(1, 1 + epochs)]
         line = Line("", done, history[RATE])

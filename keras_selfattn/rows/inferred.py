@@ -20,7 +20,7 @@ from keras_selfattn.rows.tokens import TOKENS
 def inferred_row_kind(rows: Sequence[Any]) -> RowKind[Any]:
     """Return the kind that rows most likely are, by the first of them.
 
-    Texts are str, tokens lists of them, images arrays of three axes, and series all other arrays.
+    Texts are str, tokens lists of them, images arrays of three axes, and series all other arrays and columns.
 
     Example:
 
@@ -28,13 +28,13 @@ def inferred_row_kind(rows: Sequence[Any]) -> RowKind[Any]:
         (TextRows(), TokenRows(), TextRows())
     """
     first = rows[0] if _is_column(rows) else None
-    if isinstance(first, np.ndarray):
-        return IMAGES if first.ndim == 3 else SERIES
+    if hasattr(first, "__array__") and np.ndim(first) > 0:
+        return IMAGES if np.ndim(first) == 3 else SERIES
     return TOKENS if isinstance(first, list | tuple) else TEXTS
 
 
 def inferred_target_kind(targets: Sequence[Any]) -> TargetKind:
-    """Return the kind that targets most likely are, by the first that is not empty.
+    """Return the kind that targets most likely are, by those that are not empty.
 
     A label at each position is told from a set of labels by the model alone.
 
@@ -43,14 +43,14 @@ def inferred_target_kind(targets: Sequence[Any]) -> TargetKind:
         >>> inferred_target_kind(["+", "-"]), inferred_target_kind([[], ["x"]]), inferred_target_kind([1.5])
         (OneLabel(), LabelSet(), Numbers())
     """
-    first = next((target for target in targets if target is not None), None) if _is_column(targets) else None
-    if first is None:
+    found = [target for target in targets if target is not None] if _is_column(targets) else []
+    if not found:
         return NO_TARGET
-    if isinstance(first, str):
-        return ONE_LABEL
-    if not isinstance(first, list | tuple):
-        return NUMBERS
-    held = next((target for target in targets if isinstance(target, list | tuple) and target), ())
+    # Names alone beside lists of them are sets of one.
+    lists = [target for target in found if isinstance(target, list | tuple)]
+    if not lists:
+        return ONE_LABEL if isinstance(found[0], str) else NUMBERS
+    held = next((target for target in lists if target), ())
     return LABEL_SET if all(isinstance(each, str) for each in held) else NUMBERS
 
 

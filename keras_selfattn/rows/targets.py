@@ -53,20 +53,23 @@ class OneLabel(TargetKind):
 
     has_labels = True
 
-    def labels(self, target: str) -> Iterable[str]:
-        return (target,)
+    def labels(self, target: str | None) -> Iterable[str]:
+        return () if target is None else (target,)
 
     def stratum(self, target: str) -> Hashable:
         return target
 
 
 class LabelSet(TargetKind):
-    """The names of any number of classes."""
+    """The names of any number of classes; a name alone is one."""
 
     has_labels = True
 
-    def labels(self, target: Iterable[str]) -> Iterable[str]:
-        return target
+    def labels(self, target: Iterable[str] | None) -> Iterable[str]:
+        return (target,) if isinstance(target, str) else target or ()
+
+    def stratum(self, target: Any) -> Hashable:
+        return target if isinstance(target, str) else ""
 
 
 class LabelPerPosition(LabelSet):

@@ -254,7 +254,9 @@ class FitCheckpoint(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         model: Any = self.model
         for name, value in (logs or {}).items():
-            self.history.setdefault(name, []).append(float(value))
+            # A checkpoint of an earlier version may lack a column, which then would begin too late.
+            if self.epochs == 0 or name in self.history:
+                self.history.setdefault(name, []).append(float(value))
         self.epochs = epoch + 1
         self.ended = bool(model.stop_training) or self.epochs == (self.params or {}).get("epochs")
         due = self.ended or time.monotonic() - self._written >= _SECONDS_BETWEEN

@@ -24,7 +24,7 @@ from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .row_stream import Row, check_rows, rows_in_a_call
-from .server_ref import Version
+from .server_ref import Version, check_version
 from .steps import AsyncRunner, seconds
 from .sync import BaseClient, Client
 from .transport.aio_transport import AioTransport
@@ -89,6 +89,7 @@ class AsyncClient(BaseClient[AsyncTransport]):
         timeout: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         check_rows(rows)
+        check_version(version)
         limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         opening = row_stream.open_stream(self._operations, signature, outputs, version, known)

@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, UnimplementedError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError, dtype_name
@@ -79,7 +79,7 @@ class FunctionTransport(Transport, AsyncTransport):
             case base.GET_MODEL_STATUS:
                 return self._status(request.message)
             case other:
-                raise self._server().error(grpc.StatusCode.UNIMPLEMENTED, f"a function has no {other}")
+                raise UnimplementedError(f"a FunctionTransport answers no {other}: it has a function alone")
 
     async def asend(self, request: Request, timeout: float) -> bytes:
         """Answer a call from the function; see `AsyncTransport.asend`."""

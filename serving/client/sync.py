@@ -26,7 +26,7 @@ from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .operations import Operations
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
-from .server_ref import ServerRef, Version
+from .server_ref import ServerRef, Version, check_version
 from .steps import SyncRunner, at_least_one, seconds
 from .task_calls import TaskCalls
 from .transport.base import AsyncTransport, Transport
@@ -204,6 +204,7 @@ class Client(BaseClient[Transport]):
                 print(outputs["label"])
         """
         check_rows(rows)
+        check_version(version)
         limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         stream = self._runner.run(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from stock_serving import StockServing, StockSignature, doubled
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Label
+from keras_selfattn.serving.client import AsyncClient, Client, Label, Signature
 
 
 def one(dtype, shape=(None,)):
@@ -257,6 +257,12 @@ def test_a_version_is_checked_before_anything_is_sent(connect, asked, message):
     for call in (client.metadata, client.status):
         with pytest.raises(errors.InvalidInputError, match=message):
             call(**asked)
+    rows = iter([[1, 2]])
+    for kind in (Client, AsyncClient):
+        for known in (None, Signature({}, {})):
+            with pytest.raises(errors.InvalidInputError, match=message):
+                kind("127.0.0.1:1", "half").predict_iter(rows, known=known, **asked)
+    assert next(rows) == [1, 2], "no row is read"
 
 
 @pytest.mark.parametrize("version", [True, [1]])

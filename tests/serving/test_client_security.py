@@ -107,13 +107,16 @@ def test_metadata_goes_with_every_call_fresh_from_its_function(stock_server, con
     assert sorted(found) == ["first", "second", "third"]
 
 
-def test_the_error_of_a_function_for_metadata_is_not_swallowed(stock_server, connect):
+@pytest.mark.parametrize("kind", [OSError, TimeoutError, ValueError])
+def test_the_error_of_a_function_for_metadata_is_not_swallowed(stock_server, connect, kind):
     def no_token():
-        raise OSError("the token server is down")
+        raise kind("the token server is down")
 
-    client = connect(stock_server(StockServing()), metadata=no_token)
-    with pytest.raises(OSError, match="the token server is down"):
-        client.predict(X)
+    client = connect(stock_server(StockServing()), metadata=no_token, max_batch_size=1)
+    for rows in (X, np.repeat(X, 3, axis=0)):  # alone, and begun beside others
+        with pytest.raises(kind, match="the token server is down") as raised:
+            client.predict(rows)
+        assert type(raised.value) is kind
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_the_clients_own_checks_and_batches_are_the_real_ones(sums):
         client.predict([[1, 2]], version=5)
     with pytest.raises(errors.FailedPreconditionError, match="'serving_default'"):
         client.predict([[1, 2]], "explain")
-    with pytest.raises(errors.UnimplementedError):
+    with pytest.raises(errors.UnimplementedError, match="has a function alone"):
         client.reload([])
     assert len(sums.calls) == 3
 

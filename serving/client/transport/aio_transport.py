@@ -50,9 +50,9 @@ class AioTransport(SharedTransport["AsyncChannel"], AsyncTransport):
 
     async def _once(self, request: Request, place: int, deadline: float) -> bytes:
         started = time.monotonic()
+        metadata = await self._metadata(request, deadline)
         try:
             call = await self._call(request, place, deadline)
-            metadata = await self._metadata(request, deadline)
             answer = await call(request.message, **self._options_of(request, metadata, deadline))
         except FAILURES as error:
             self.fail(request, error, started)
@@ -70,9 +70,16 @@ class AioTransport(SharedTransport["AsyncChannel"], AsyncTransport):
 
     async def _metadata(self, request: Request, deadline: float) -> Any:
         metadata = self.settings.connection.call_metadata()
-        if inspect.isawaitable(metadata):
-            return await asyncio.wait_for(metadata, self.time_left(deadline, request))
-        return metadata
+        if not inspect.isawaitable(metadata):
+            return metadata
+        try:
+            async with asyncio.timeout(self.time_left(deadline, request)) as limit:
+                return await metadata
+        except TimeoutError:
+            if not limit.expired():  # an error of the user's function
+                raise
+            details = "the metadata of the call was not found in time"
+            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
 
 
 def _being_cancelled() -> bool:

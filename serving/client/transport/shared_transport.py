@@ -163,7 +163,7 @@ class SharedTransport(Generic[_Channel]):
         if isinstance(error, ClosedError):
             raise self._closed(str(error)) from None
         if isinstance(error, TimeoutError) and not isinstance(error, ServingError):
-            details = str(error) or "the servers' names, or the metadata of the call, were not found in time"
+            details = str(error) or "the servers' names were not found in time"
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
         if isinstance(error, ValueError) and not isinstance(error, ServingError) and self._channels[0].closed:
             # Another thread closed the channel after the check: grpc then raises a ValueError.

@@ -52,10 +52,11 @@ class SyncTransport(SharedTransport["SyncChannel"], Transport):
 
     def _once(self, request: Request, place: int, deadline: float) -> bytes:
         started = time.monotonic()
+        metadata = self._metadata()  # here: an error of the user's function is none of the call's
         try:
             # Bytes in and out: `operations` parses them, so an unreadable answer is a separate kind of error.
             call = self._call(request, place, deadline)
-            answer = call(request.message, **self._options_of(request, self._metadata(), deadline))
+            answer = call(request.message, **self._options_of(request, metadata, deadline))
         except FAILURES as error:
             self.fail(request, error, started)
         self.answered(request, started)
@@ -64,9 +65,10 @@ class SyncTransport(SharedTransport["SyncChannel"], Transport):
     def attempt(self, request: Request, place: int, deadline: float) -> Any:
         """Begin an attempt; return gRPC's future of its answer."""
         started = time.monotonic()
+        metadata = self._metadata()
         try:
             call: Any = self._call(request, place, deadline)
-            return call.future(request.message, **self._options_of(request, self._metadata(), deadline))
+            return call.future(request.message, **self._options_of(request, metadata, deadline))
         except FAILURES as error:
             self.fail(request, error, started)
 
