@@ -18,9 +18,7 @@ from . import (  # noqa: F401
     token_preprocessing,
 )
 from .named_outputs import Answers, Classification, Labelling, LabelSets, Numbers, Vectors
-from .raw_front import RawFront, front_of, nearest, raw_front
-
-__all__ = ["RawFront", "raw_answers", "raw_front"]
+from .raw_front import RawFront, front_of, nearest, raw_front  # noqa: F401  imported from here
 
 
 @front_of(MaskedTokenModel)

@@ -21,3 +21,7 @@ def __getattr__(name: str) -> Any:
     with importing("train", __name__):
         from keras_selfattn.metrics import report, report_of_model
     return getattr(report if name == "Report" else report_of_model, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
