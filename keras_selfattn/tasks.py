@@ -3,6 +3,7 @@
 The help of the commands is made from here alone: a new task, or an option of one, needs no change in `cli`.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,6 +160,7 @@ class Task:
         chosen: fields of the config with other defaults when training from a file.
         target: of a row: one label, several in their order, or a number.
         begins: True if its models can begin with others.
+        module: the module that has its model.
         read: returns rows from a path and the arguments of `reading`.
     """
 
@@ -173,6 +175,7 @@ class Task:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     target: Literal["label", "labels", "number"] = "label"
     begins: bool = False
+    module: str = "keras_selfattn.models"
 
     @property
     def options(self) -> tuple[OptionSpec, ...]:
@@ -210,9 +213,7 @@ class Task:
             ConfigError: for a field of another task, one out of range, or one that contradicts `start`.
             RunError: for a `start` that is none for the task.
         """
-        from keras_selfattn import models
-
-        settings, kind = self.checked_settings(given), getattr(models, self.kind)
+        settings, kind = self.checked_settings(given), self.model_type()
         if start is None:
             return kind({**self.chosen, **settings})
         begun = self.begun(start)
@@ -221,6 +222,10 @@ class Task:
         chosen = {name: value for name, value in self.chosen.items() if name not in foreign}
         return kind({**chosen, **settings}, start=begun)
 
+    def model_type(self) -> Any:
+        """Return the class of its model; it is imported here, since the help needs none."""
+        return getattr(importlib.import_module(self.module), self.kind)
+
     def begun(self, start: Any) -> Any:
         """Return the model at a path from which one of the task starts.
 
@@ -228,9 +233,7 @@ class Task:
             ConfigError: if models of the task start from none.
             RunError: for a model from which none of the task can start.
         """
-        from keras_selfattn import models
-
-        kind = getattr(models, self.kind)
+        kind = self.model_type()
         if not hasattr(kind, "starting_point"):
             raise ConfigError(
                 f"The task is {self.name}: only models of text and tokens begin with others. Leave {start} "

@@ -11,6 +11,7 @@ import pytest
 
 from keras_selfattn import models
 from keras_selfattn.export import export_saved_model
+from keras_selfattn.export.signatures.raw_models import raw_front
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.tasks import TASKS, task_named
@@ -107,23 +108,26 @@ SAMPLES = {
 class Walk:
     """A task's way: its rows, the run, and the folder of its exports."""
 
-    name: str
+    sample: Sample
     rows: Any
     run: Any
     base: Path
 
 
-@pytest.fixture(scope="module", params=[task.name for task in TASKS])
-def walk(request, tmp_path_factory):
-    folder, sample = tmp_path_factory.mktemp(request.param), SAMPLES[request.param]
+def walk_of(task, sample, folder):
+    """Takes the way of a task, in a folder."""
     keras.utils.set_random_seed(0)
-    task = task_named(request.param, folder)
-    path = sample.write(folder)
-    rows = task.rows(path, sample.reading)
+    rows = task.rows(sample.write(folder), sample.reading)
     settings = TrainConfig(epochs=1, batch_size=8, refit=False)
     run = train(rows, folder / "run", model=task.model(sample.settings), config=settings, verbose=0)
     export_saved_model(run.model, folder / "base")
-    return Walk(request.param, rows, run, folder / "base")
+    return Walk(sample, rows, run, folder / "base")
+
+
+@pytest.fixture(scope="module", params=[task.name for task in TASKS])
+def walk(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    return walk_of(task_named(request.param, folder), SAMPLES[request.param], folder)
 
 
 def predicted(model: Any, rows: Any) -> Any:
@@ -155,18 +159,19 @@ def test_the_saved_model_answers_as_before_and_is_measured_alike(walk):
 
 @pytest.mark.process
 def test_the_server_answers_as_the_model_and_explains_it(walk):
-    rows, output = walk.rows.inputs[:5], SAMPLES[walk.name].output
+    rows, output = walk.rows.inputs[:5], walk.sample.output
     wanted = predicted(walk.run.model, rows)
+    front = raw_front(walk.run.model)
     with (
         Server(ServerConfig("it", str(walk.base), port=0)) as server,
         Client(server.target, model="it") as client,
     ):
         client.wait_until_ready(60)
-        (name,) = client.metadata().signatures["serving_default"].inputs
         for row, expected in zip(rows, wanted, strict=True):
-            found = client.predict({name: [row]})[output][0]
+            asked = front.asked(row)
+            found = client.predict(asked)[output][0]
             np.testing.assert_allclose(np.ravel(found), np.ravel(expected), atol=1e-5)
-            explained = client.predict({name: [row]}, signature="explain")
+            explained = client.predict(asked, signature="explain")
             assert explained["weights"].shape[0] == 1
             assert np.isfinite(explained["weights"]).all()
 

@@ -27,7 +27,7 @@ def inferred_row_kind(rows: Sequence[Any]) -> RowKind[Any]:
         >>> inferred_row_kind(["good"]), inferred_row_kind([["a", "film"]]), inferred_row_kind([])
         (TextRows(), TokenRows(), TextRows())
     """
-    first = rows[0] if _is_column(rows) else None
+    first: Any = rows[0] if _is_column(rows) else None
     if hasattr(first, "__array__") and np.ndim(first) > 0:
         return IMAGES if np.ndim(first) == 3 else SERIES
     return TOKENS if isinstance(first, list | tuple) else TEXTS

@@ -72,8 +72,9 @@ class AioTransport(SharedTransport["AsyncChannel"], AsyncTransport):
         metadata = self.settings.connection.call_metadata()
         if not inspect.isawaitable(metadata):
             return metadata
+        limit = asyncio.timeout(self.time_left(deadline, request))
         try:
-            async with asyncio.timeout(self.time_left(deadline, request)) as limit:
+            async with limit:
                 return await metadata
         except TimeoutError:
             if not limit.expired():  # an error of the user's function
