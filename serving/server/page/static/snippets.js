@@ -44,7 +44,8 @@ export function curlCommand({ path, body }, server = catalog()) {
 /** Return the program for this project's client; it asks over gRPC. */
 export function pythonProgram(call, server = catalog()) {
   const { target, signature, verb, body, asked } = call;
-  const lines = ["from keras_selfattn.serving.client import Client", ""];
+  const names = [...(server.grpc_tls ? ["TLS"] : []), "Client", ...(target.label ? ["Label"] : [])];
+  const lines = [`from keras_selfattn.serving.client import ${names.join(", ")}`, ""];
   const needs = [];
   let inputs = body.inputs ?? body.instances;
   if (asked.files) {
@@ -52,10 +53,9 @@ export function pythonProgram(call, server = catalog()) {
     inputs = null;
   } else if (JSON.stringify(inputs ?? "").includes('"b64"')) needs.push("import base64");
   if (server.needs_token) needs.unshift("import os");
-  if (server.grpc_tls) lines[0] = "from keras_selfattn.serving.client import TLS, Client";
   const given = [python(address(server)), python(target.model), ...settings(server)];
   const which = target.label
-    ? `, label=${python(target.label)}`
+    ? `, version=Label(${python(target.label)})`
     : target.version
       ? `, version=${target.version}`
       : "";
