@@ -1,1 +1,1 @@
-"""What several commands share: consoles, options and their headings, checks, progress, tables of figures."""
+"""Parts that several commands share: consoles, options and their headings, checks, progress, tables."""

@@ -1,4 +1,4 @@
-"""What batches need of a model: how it reads rows, from what a user gives to batches of features."""
+"""The needs of batches from a model: how it reads rows, from a user's containers to batches of features."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
