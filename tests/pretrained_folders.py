@@ -6,6 +6,9 @@ import math
 import numpy as np
 from safetensors.numpy import save_file
 
+from keras_selfattn.models.model_folders.families import FAMILIES
+from keras_selfattn.models.subwords.tokenizer_class import FILE
+
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "##s", "##ly", ".", "the"]
 PIECES_OF_MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>", *PIECES[5:]]
 PIECES_PADDED_BY_1 = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", *PIECES[5:]]
@@ -281,6 +284,13 @@ def write_byte_pairs(folder, tensors=None, **files):
     (folder / "vocab.json").write_text(json.dumps(ids))
     (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]), encoding="utf-8")
     return folder
+
+
+def usual_class(folder):
+    """Returns the class of tokenizer of the family that a folder's `config.json` names."""
+    path = folder / "config.json"
+    family = json.loads(path.read_text()).get("model_type") if path.is_file() else None
+    return FAMILIES[family].tokenizer if family in FAMILIES else FILE
 
 
 def hidden_states(config, tensors, ids, types=None):

@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from pretrained_folders import PIECES
+from pretrained_folders import PIECES, usual_class
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError
@@ -65,9 +65,9 @@ def check_ids(folder, note):
         theirs = transformers.AutoTokenizer.from_pretrained(folder)
     except TypeError:
         with pytest.raises(ConfigError):
-            WordPiece.from_folder(folder, 100)
+            WordPiece.from_folder(folder, 100, usual_class(folder))
         return
-    ours = WordPiece.from_folder(folder, 100)
+    ours = WordPiece.from_folder(folder, 100, usual_class(folder))
     # Padding that a text has is a token, with an id of its own.
     found = [np.where(row == ours.written_padding, 0, row).tolist() for row in ours.rows(TEXTS)[0]]
     assert found == theirs(TEXTS)["input_ids"], note
@@ -184,7 +184,7 @@ def test_tokens_added_to_a_tokenizer_of_transformers_are_read(tmp_path):
     made.save_pretrained(tmp_path / "m")
     (tmp_path / "m" / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": ROWS}))
     texts = [*TEXTS, "new york NEW\nYORK", "東京に 東 京", "food", "<x> <X>"]
-    ours = WordPiece.from_folder(tmp_path / "m", 100)
+    ours = WordPiece.from_folder(tmp_path / "m", 100, usual_class(tmp_path / "m"))
     assert [row.tolist() for row in ours.rows(texts)[0]] == made(texts)["input_ids"]
 
 

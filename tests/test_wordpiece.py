@@ -12,6 +12,7 @@ import tensorflow as tf
 import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pretrained_folders import usual_class
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from keras_selfattn.errors import ConfigError
@@ -356,7 +357,7 @@ def test_mpnets_special_tokens_are_those_of_its_vocabulary(tmp_path, named):
         "model": ("config.json", '{"model_type": "mpnet"}'),
     }
     (tmp_path / files[named][0]).write_text(files[named][1])
-    tokenizer = WordPiece.from_folder(tmp_path, 8)
+    tokenizer = WordPiece.from_folder(tmp_path, 8, usual_class(tmp_path))
     assert tokenizer.rows(["good zebra <mask>"])[0][0].tolist() == [0, 9, 5, 10, 2]
     assert tokenizer.id_of(tokenizer.settings.pad) == 1
 
@@ -766,7 +767,7 @@ def test_the_class_decides_which_file_normalises(tmp_path, config, model, normal
     (folder / "config.json").write_text(json.dumps(model))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tokenizer = WordPiece.from_folder(folder, 1000)
+        tokenizer = WordPiece.from_folder(folder, 1000, usual_class(folder))
     oracle = tokenizers.Tokenizer.from_str(learned(CASED).to_str())
     oracle.normalizer = normalizer(normal)
     assert_equal([*SENTENCES, BOTH], oracle, tokenizer)
@@ -792,7 +793,7 @@ def test_a_class_or_a_flag_that_cannot_be_read_is_named(tmp_path, config, model,
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "config.json").write_text(json.dumps(model))
     with pytest.raises(ConfigError, match=message):
-        WordPiece.from_folder(folder, 8)
+        WordPiece.from_folder(folder, 8, usual_class(folder))
 
 
 @pytest.mark.parametrize(
@@ -824,7 +825,7 @@ def test_tokens_that_another_file_adds_are_read(tmp_path, files, by_class):
     assert oracle.token_to_id("New") == size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tokenizer.json lacks the token
-        tokenizer = WordPiece.from_folder(folder, 1000)
+        tokenizer = WordPiece.from_folder(folder, 1000, usual_class(folder))
     assert_equal(["good New film", "new", "renewNewed"], oracle, tokenizer)
 
 

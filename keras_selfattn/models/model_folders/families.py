@@ -1,4 +1,7 @@
-"""The families of pretrained encoders: BERT and its kin here, younger ones in files of their own."""
+"""The families of pretrained encoders: BERT and its kin here, younger ones in files of their own.
+
+Each is one `Family`, in the order: settings, names of weights, descriptions, and the list of all.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,7 +9,9 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames, activation_named
+from keras_selfattn.models.model_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
 from keras_selfattn.models.model_folders.modernbert import MODERNBERT
+from keras_selfattn.models.subwords import tokenizer_class
 
 # Fixed in MPNet's architecture.
 _MPNET_PADDING, _MPNET_BUCKETS = 1, 32
@@ -20,31 +25,31 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
             another kind than the family's table.
     """
     kind = config.get("model_type")
-    known = {family.name: family for family in FAMILIES}
-    if not isinstance(kind, str) or kind not in known:
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise ConfigError(
             f"{source} holds a model of the family {kind!r}. The encoders that can be read are "
-            f"{', '.join(sorted(known))}."
+            f"{', '.join(sorted(FAMILIES))}."
         )
+    family = FAMILIES[kind]
     for name in ("is_decoder", "add_cross_attention"):
         if config.get(name):
             raise ConfigError(f"{source} holds a decoder ({name} in config.json). Give an encoder's folder.")
     positions = config.get("position_embedding_type", "absolute")
-    if "positions" in known[kind].embedding and positions != "absolute":
+    if "positions" in family.embedding and positions != "absolute":
         raise ConfigError(
             f"{source} has position_embedding_type {positions!r} in config.json. Only 'absolute' can be read."
         )
-    padding = config.get("pad_token_id", known[kind].padding_id)
+    padding = config.get("pad_token_id", family.padding_id)
     if isinstance(padding, bool) or not isinstance(padding, int) or padding < 0:
         raise ConfigError(
             f"{source} pads with the id {padding!r} (pad_token_id in config.json). It must be 0 or more."
         )
-    if kind == "mpnet" and padding != _MPNET_PADDING:
+    if family.padding_is_fixed and padding != family.padding_id:
         raise ConfigError(
-            f"{source} pads with the id {padding} (pad_token_id in config.json). In MPNet it must be "
-            f"{_MPNET_PADDING}."
+            f"{source} pads with the id {padding} (pad_token_id in config.json). In {family.title} it must "
+            f"be {family.padding_id}."
         )
-    return replace(known[kind], padding_id=padding)
+    return replace(family, padding_id=padding)
 
 
 def _bert_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,64 +170,109 @@ _MPNET_BLOCK = {
     "relative_bias": "encoder.relative_attention_bias",
 }
 _TYPELESS_EMBEDDING = {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"}
-_BERT_HEAD = FamilyHead("bert.pooler.dense", "classifier", "tanh", drops_twice=False)
-_DISTILBERT_HEAD = FamilyHead(
-    "pre_classifier", "classifier", "relu", ("seq_classif_dropout",), rate=0.2, drops_twice=False
-)
 _ROBERTA_HEAD = FamilyHead("classifier.dense", "classifier.out_proj", "tanh")
-_BERT_MASKED = MaskedHeadNames(
-    "cls.predictions.transform.dense",
-    "cls.predictions.transform.LayerNorm",
-    ("cls.predictions.bias", "cls.predictions.decoder.bias"),
-)
-# Of ELECTRA's generator; its discriminator guesses no tokens.
-_ELECTRA_MASKED = MaskedHeadNames(
-    "generator_predictions.dense",
-    "generator_predictions.LayerNorm",
-    ("generator_lm_head.bias",),
-    activation="gelu",
-)
-_DISTILBERT_MASKED = MaskedHeadNames("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",))
 _ROBERTA_MASKED = MaskedHeadNames(
     "lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"), activation="gelu"
 )
-FAMILIES = (
-    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK, _BERT_HEAD, masked_head=_BERT_MASKED),
-    Family(
-        "electra",
-        _electra_settings,
-        {**_BERT_EMBEDDING, "projection": "embeddings_project"},
-        _BERT_BLOCK,
-        replace(_ROBERTA_HEAD, activation="gelu"),
-        masked_head=_ELECTRA_MASKED,
+_SIZES = (
+    field_row(
+        READ, "hidden_size num_hidden_layers num_attention_heads intermediate_size", "sizes of the blocks"
     ),
-    Family(
-        "distilbert",
-        _distilbert_settings,
-        _TYPELESS_EMBEDDING,
-        _DISTILBERT_BLOCK,
-        _DISTILBERT_HEAD,
-        masked_head=_DISTILBERT_MASKED,
+    field_row(READ, "hidden_act layer_norm_eps", "the activation, and the epsilon of normalisations"),
+    field_row(
+        READ, "hidden_dropout_prob attention_probs_dropout_prob classifier_dropout", "in training alone"
     ),
-    Family(
-        "roberta",
-        _roberta_settings,
-        _BERT_EMBEDDING,
-        _BERT_BLOCK,
-        _ROBERTA_HEAD,
-        padding_id=1,
-        positions_follow_padding=True,
-        masked_head=_ROBERTA_MASKED,
-    ),
-    Family(
-        "mpnet",
-        _mpnet_settings,
-        _TYPELESS_EMBEDDING,
-        _MPNET_BLOCK,
-        replace(_ROBERTA_HEAD, dropout=("hidden_dropout_prob",)),
-        padding_id=_MPNET_PADDING,
-        positions_follow_padding=True,
-        masked_head=_ROBERTA_MASKED,
-    ),
-    MODERNBERT,
 )
+_TYPES = field_row(READ, "type_vocab_size", "rows of the table of token types")
+_ABSOLUTE = field_row(
+    REFUSED, "position_embedding_type", 'only "absolute" positions can be read', among("absolute", None)
+)
+BERT = Family(
+    name="bert",
+    title="BERT",
+    settings=_bert_settings,
+    fields=(*_SIZES, _TYPES, _ABSOLUTE),
+    tokenizer=tokenizer_class.BERT,
+    embedding=_BERT_EMBEDDING,
+    block=_BERT_BLOCK,
+    head=FamilyHead("bert.pooler.dense", "classifier", "tanh", drops_twice=False),
+    masked_head=MaskedHeadNames(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+    ),
+)
+ELECTRA = Family(
+    name="electra",
+    title="ELECTRA",
+    settings=_electra_settings,
+    fields=(*_SIZES, _TYPES, _ABSOLUTE, field_row(READ, "embedding_size", "features of the tables")),
+    tokenizer=tokenizer_class.BERT,
+    embedding={**_BERT_EMBEDDING, "projection": "embeddings_project"},
+    block=_BERT_BLOCK,
+    head=replace(_ROBERTA_HEAD, activation="gelu"),
+    # Of the generator; the discriminator guesses no tokens.
+    masked_head=MaskedHeadNames(
+        "generator_predictions.dense",
+        "generator_predictions.LayerNorm",
+        ("generator_lm_head.bias",),
+        activation="gelu",
+    ),
+)
+DISTILBERT = Family(
+    name="distilbert",
+    title="DistilBERT",
+    settings=_distilbert_settings,
+    fields=(
+        field_row(READ, "dim n_layers n_heads hidden_dim activation", "sizes of the blocks, the activation"),
+        field_row(
+            READ, "hidden_size num_hidden_layers num_attention_heads", "other names of the first three"
+        ),
+        field_row(READ, "dropout attention_dropout seq_classif_dropout", "in training alone"),
+        field_row(
+            NO_EFFECT, "sinusoidal_pos_embds tie_weights_", "the table of positions is among the weights"
+        ),
+        _ABSOLUTE,
+    ),
+    tokenizer=tokenizer_class.BERT,
+    embedding=_TYPELESS_EMBEDDING,
+    block=_DISTILBERT_BLOCK,
+    head=FamilyHead(
+        "pre_classifier", "classifier", "relu", ("seq_classif_dropout",), rate=0.2, drops_twice=False
+    ),
+    masked_head=MaskedHeadNames("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",)),
+)
+ROBERTA = Family(
+    name="roberta",
+    title="RoBERTa",
+    settings=_roberta_settings,
+    fields=(*_SIZES, _TYPES, _ABSOLUTE),
+    tokenizer=tokenizer_class.ROBERTA,
+    embedding=_BERT_EMBEDDING,
+    block=_BERT_BLOCK,
+    head=_ROBERTA_HEAD,
+    masked_head=_ROBERTA_MASKED,
+    padding_id=1,
+    positions_follow_padding=True,
+)
+MPNET = Family(
+    name="mpnet",
+    title="MPNet",
+    settings=_mpnet_settings,
+    fields=(
+        *_SIZES,
+        _ABSOLUTE,
+        field_row(READ, "relative_attention_num_buckets", "must be 32, as it is in transformers"),
+        field_row(NO_EFFECT, "type_vocab_size", "this family has no token types"),
+    ),
+    tokenizer=tokenizer_class.MPNET,
+    embedding=_TYPELESS_EMBEDDING,
+    block=_MPNET_BLOCK,
+    head=replace(_ROBERTA_HEAD, dropout=("hidden_dropout_prob",)),
+    masked_head=_ROBERTA_MASKED,
+    padding_id=_MPNET_PADDING,
+    padding_is_fixed=True,
+    positions_follow_padding=True,
+)
+FAMILIES = {family.name: family for family in (BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET, MODERNBERT)}
+"""All families, by their `model_type`: one more is one more here, and nothing else."""

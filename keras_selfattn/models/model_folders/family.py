@@ -1,10 +1,16 @@
-"""The description of a family of pretrained encoders, and names that families share."""
+"""The description of a family of pretrained encoders: its fields, its tokenizer, the names of its weights.
+
+All else follows from it: the reading of a folder, the fields that are refused, the tables of
+`docs/folders.md`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.model_folders.folder_fields import Fields
+from keras_selfattn.models.subwords.tokenizer_class import TokenizerClass
 
 # Names of `config.json` for the activations of `PretrainedConfig`.
 _ACTIVATIONS = {
@@ -68,13 +74,16 @@ class FamilyHead:
     settings: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Family:
-    """One architecture.
+    """One architecture: all that is known of it.
 
     Args:
         name: its `model_type` in `config.json`.
+        title: its name in documents.
         settings: returns fields of `PretrainedConfig` from `config.json`.
+        fields: rows of `config.json` that it has beside those of all families: read, without effect, refused.
+        tokenizer: the class that opens its tokenizer where a folder names none.
         embedding: names of the weights before the blocks, by ours: "tokens", "positions", "types", "norm" and
             "projection"; those of layers stand for `.weight` and `.bias`.
         block: names of the layers of a block, with `{}` for its number, by ours: "query", "key" and "value",
@@ -86,12 +95,16 @@ class Family:
         last_norm: name of the normalisation after the blocks, if there is one.
         prefix: what stands before the names in models with a head; `name` and a dot by default.
         padding_id: the id of padding in the folder.
+        padding_is_fixed: True if `config.json` can name no other id of padding.
         positions_follow_padding: True if padding has the row `padding_id` in the table of positions, and the
             first token the one after it; False if the first token has the first row.
     """
 
     name: str
+    title: str
     settings: Callable[[Mapping[str, Any]], dict[str, Any]]
+    fields: Sequence[Fields]
+    tokenizer: TokenizerClass
     embedding: Mapping[str, str]
     block: Mapping[str, str]
     head: FamilyHead
@@ -99,6 +112,7 @@ class Family:
     last_norm: str = ""
     prefix: str = ""
     padding_id: int = 0
+    padding_is_fixed: bool = False
     positions_follow_padding: bool = False
 
     @property

@@ -1,12 +1,13 @@
 """The fields of the files of a model's folder: those that are read, those without effect, those refused.
 
+Those of `config.json` that a family has beside the common ones are in its description (`families.py`).
 `docs/folders.md` holds these tables, too. A field that is not in one is refused, or warned of, as its table
 says.
 
 Reference: transformers 5 and sentence-transformers 6, which write and read these files.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +20,8 @@ def _unset(value: Any) -> bool:
     return value is None or value is False or value in ({}, [], "")
 
 
-def _among(*values: Any) -> Callable[[Any], bool]:
+def among(*values: Any) -> Callable[[Any], bool]:
+    """Return a function that is True for these values alone."""
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
@@ -106,29 +108,30 @@ def _short(value: Any) -> str:
     return text if len(text) < 80 else f"{text[:77]}…"
 
 
-def _fields(effect: Any, names: str, why: str, unless: Any = _unset, of_vectors: bool = False) -> Fields:
+def field_row(effect: Any, names: str, why: str, unless: Any = _unset, of_vectors: bool = False) -> Fields:
+    """Return a row, with the names in one string."""
     return Fields(tuple(names.split()), effect, why, unless, of_vectors)
 
 
-_OF_ALL = (
-    _fields(READ, "model_type architectures", "the family, and whether it is a classifier"),
-    _fields(READ, "vocab_size max_position_embeddings pad_token_id", "sizes of the tables, id of padding"),
-    _fields(READ, "id2label num_labels problem_type", "labels of a classifier"),
-    _fields(READ, "tokenizer_class", "if `tokenizer_config.json` names no class"),
-    _fields(READ, "tie_word_embeddings", "false: the head for hidden tokens is learned anew"),
-    _fields(REFUSED, "is_decoder add_cross_attention is_encoder_decoder", "only encoders can be read"),
-    _fields(REFUSED, "quantization_config", "the weights must be floating-point numbers"),
-    _fields(REFUSED, "auto_map", "the model is computed by code of its own, in the folder or elsewhere"),
-    _fields(REFUSED, "pruned_heads", "all blocks must have the same number of heads"),
-    _fields(NO_EFFECT, "dtype torch_dtype", "weights in half precision are computed in float32"),
-    _fields(
+_OF_ALL_FAMILIES = (
+    field_row(READ, "model_type architectures", "the family, and whether it is a classifier"),
+    field_row(READ, "vocab_size max_position_embeddings pad_token_id", "sizes of the tables, id of padding"),
+    field_row(READ, "id2label num_labels problem_type", "labels of a classifier"),
+    field_row(READ, "tokenizer_class", "if `tokenizer_config.json` names no class"),
+    field_row(READ, "tie_word_embeddings", "false: the head for hidden tokens is learned anew"),
+    field_row(REFUSED, "is_decoder add_cross_attention is_encoder_decoder", "only encoders can be read"),
+    field_row(REFUSED, "quantization_config", "the weights must be floating-point numbers"),
+    field_row(REFUSED, "auto_map", "the model is computed by code of its own, in the folder or elsewhere"),
+    field_row(REFUSED, "pruned_heads", "all blocks must have the same number of heads"),
+    field_row(NO_EFFECT, "dtype torch_dtype", "weights in half precision are computed in float32"),
+    field_row(
         NO_EFFECT,
         "_name_or_path _commit_hash name_or_path transformers_version transformers.js_config "
         "sbert_ce_default_activation_function label2id sentence_transformers finetuning_task "
         "task_specific_params model_max_length language",
         "where the model comes from, and notes",
     ),
-    _fields(
+    field_row(
         NO_EFFECT,
         "use_cache return_dict output_attentions output_hidden_states chunk_size_feed_forward torchscript "
         "attn_implementation _attn_implementation _attn_implementation_autoset _attn_implementation_internal "
@@ -136,12 +139,12 @@ _OF_ALL = (
         "initializer_cutoff_factor initializer_factor",
         "how it is computed or began, not what",
     ),
-    _fields(
+    field_row(
         NO_EFFECT,
         "bos_token_id eos_token_id cls_token_id sep_token_id mask_token_id unk_token_id",
         "ids are those of the tokenizer",
     ),
-    _fields(
+    field_row(
         NO_EFFECT,
         "bad_words_ids begin_suppress_tokens cross_attention_hidden_size decoder_start_token_id "
         "diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
@@ -151,7 +154,7 @@ _OF_ALL = (
         "tf_legacy_loss tie_encoder_decoder top_k top_p typical_p",
         "of models that write texts",
     ),
-    _fields(
+    field_row(
         NO_EFFECT,
         "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
         "pooler_type cell emb_size pre_trained structure training embedding_size summary_type "
@@ -160,101 +163,49 @@ _OF_ALL = (
         "of other heads and other software",
     ),
 )
-_SIZES = (
-    _fields(
-        READ, "hidden_size num_hidden_layers num_attention_heads intermediate_size", "sizes of the blocks"
-    ),
-    _fields(READ, "hidden_act layer_norm_eps", "the activation, and the epsilon of normalisations"),
-    _fields(READ, "hidden_dropout_prob attention_probs_dropout_prob classifier_dropout", "in training alone"),
-)
-_TYPES = _fields(READ, "type_vocab_size", "rows of the table of token types")
-_ABSOLUTE = _fields(
-    REFUSED, "position_embedding_type", 'only "absolute" positions can be read', _among("absolute", None)
-)
-_FAMILIES: Mapping[str, tuple[Fields, ...]] = {
-    "bert": (*_SIZES, _TYPES, _ABSOLUTE),
-    "roberta": (*_SIZES, _TYPES, _ABSOLUTE),
-    "electra": (*_SIZES, _TYPES, _ABSOLUTE, _fields(READ, "embedding_size", "features of the tables")),
-    "mpnet": (
-        *_SIZES,
-        _ABSOLUTE,
-        _fields(READ, "relative_attention_num_buckets", "must be 32, as it is in transformers"),
-        _fields(NO_EFFECT, "type_vocab_size", "this family has no token types"),
-    ),
-    "distilbert": (
-        _fields(READ, "dim n_layers n_heads hidden_dim activation", "sizes of the blocks, the activation"),
-        _fields(READ, "hidden_size num_hidden_layers num_attention_heads", "other names of the first three"),
-        _fields(READ, "dropout attention_dropout seq_classif_dropout", "in training alone"),
-        _fields(
-            NO_EFFECT, "sinusoidal_pos_embds tie_weights_", "the table of positions is among the weights"
-        ),
-        _ABSOLUTE,
-    ),
-    "modernbert": (
-        _fields(
-            READ, "hidden_size num_hidden_layers num_attention_heads intermediate_size", "sizes of the blocks"
-        ),
-        _fields(
-            READ, "hidden_activation norm_eps norm_bias attention_bias mlp_bias", "of the blocks' layers"
-        ),
-        _fields(
-            READ,
-            "global_attn_every_n_layers local_attention layer_types global_rope_theta local_rope_theta "
-            "rope_parameters rope_scaling",
-            "windows and rotary positions; only the rope_type default",
-        ),
-        _fields(READ, "classifier_pooling classifier_bias classifier_activation", "of a classifier"),
-        _fields(READ, "embedding_dropout attention_dropout classifier_dropout", "in training alone"),
-        _fields(REFUSED, "sliding_window", "give `local_attention`, which is twice as much", _among(None)),
-        _fields(
-            NO_EFFECT,
-            "mlp_dropout decoder_bias deterministic_flash_attn sparse_prediction sparse_pred_ignore_index "
-            "repad_logits_with_grad layer_norm_eps position_embedding_type",
-            "of training, of kernels, or not of this family",
-        ),
-    ),
-}
 
 
-def config_fields(family: str) -> FileFields:
-    """Return the fields of a family's `config.json`."""
+def config_fields(of_family: Sequence[Fields]) -> FileFields:
+    """Return the fields of the `config.json` of a family with these rows of its own."""
     # Those of the family first: a name can have no effect in the others.
-    return FileFields("config.json", (*_FAMILIES[family], *_OF_ALL), "warned")
+    return FileFields("config.json", (*of_family, *_OF_ALL_FAMILIES), "warned")
 
 
 _TOKENIZER_CONFIG = FileFields(
     "tokenizer_config.json",
     (
-        _fields(READ, "tokenizer_class", "decides which file is read; one that is not known is refused"),
-        _fields(
+        field_row(READ, "tokenizer_class", "decides which file is read; one that is not known is refused"),
+        field_row(
             READ,
             "do_lower_case strip_accents tokenize_chinese_chars",
             "by the classes of BERT and MPNet; others take `tokenizer.json`",
         ),
-        _fields(READ, "add_prefix_space", "by RoBERTa's class; others take `tokenizer.json`"),
-        _fields(READ, "model_max_length max_len", "texts are cut there, unless `max_seq_length` is set"),
-        _fields(
+        field_row(READ, "add_prefix_space", "by RoBERTa's class; others take `tokenizer.json`"),
+        field_row(READ, "model_max_length max_len", "texts are cut there, unless `max_seq_length` is set"),
+        field_row(
             READ,
             "added_tokens_decoder additional_special_tokens extra_special_tokens",
             "added tokens; an id must be that which the token has",
         ),
-        _fields(REFUSED, "truncation_side", "texts are cut at the end", _among("right", None)),
-        _fields(REFUSED, "split_special_tokens", "special tokens in a text are tokens"),
-        _fields(
+        field_row(REFUSED, "truncation_side", "texts are cut at the end", among("right", None)),
+        field_row(REFUSED, "split_special_tokens", "special tokens in a text are tokens"),
+        field_row(
             REFUSED,
             "fast_tokenizer_files",
             "only `tokenizer.json` is read",
-            _among(None, [], ["tokenizer.json"]),
+            among(None, [], ["tokenizer.json"]),
         ),
-        _fields(REFUSED, "auto_map", "the tokenizer is code of its own"),
-        _fields(
+        field_row(REFUSED, "auto_map", "the tokenizer is code of its own"),
+        field_row(
             REFUSED,
             "do_basic_tokenize never_split",
             "with `vocab.txt` alone; `tokenizer.json` does not need them",
             lambda _: True,  # the reader of vocab.txt refuses them
         ),
-        _fields(NO_EFFECT, "padding_side pad_to_multiple_of pad_token_type_id", "padding affects no vector"),
-        _fields(
+        field_row(
+            NO_EFFECT, "padding_side pad_to_multiple_of pad_token_type_id", "padding affects no vector"
+        ),
+        field_row(
             NO_EFFECT,
             "max_length stride truncation truncation_strategy padding return_tensors clean_text "
             "wordpieces_prefix trim_offsets errors legacy from_slow use_fast add_bos_token add_eos_token "
@@ -265,27 +216,27 @@ _TOKENIZER_CONFIG = FileFields(
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
             "notes, and settings that transformers 5 does not read here",
         ),
-        _fields(READ, "*_token", "special tokens; any name that ends so"),
+        field_row(READ, "*_token", "special tokens; any name that ends so"),
     ),
     "warned",
 )
 _TOKENIZER = FileFields(
     "tokenizer.json",
     (
-        _fields(READ, "model", "WordPiece, or BPE of bytes"),
-        _fields(
+        field_row(READ, "model", "WordPiece, or BPE of bytes"),
+        field_row(
             READ,
             "normalizer pre_tokenizer post_processor added_tokens",
             "if the class takes the file; the parts of other tokenizers are refused",
         ),
-        _fields(READ, "truncation", "its direction alone, which must be Right"),
-        _fields(NO_EFFECT, "version padding decoder", "of no ids"),
+        field_row(READ, "truncation", "its direction alone, which must be Right"),
+        field_row(NO_EFFECT, "version padding decoder", "of no ids"),
     ),
 )
 _SPECIAL_MAP = FileFields(
     "special_tokens_map.json",
     (
-        _fields(
+        field_row(
             READ,
             "*_token additional_special_tokens extra_special_tokens",
             "unless `tokenizer_config.json` has `added_tokens_decoder`",
@@ -295,67 +246,67 @@ _SPECIAL_MAP = FileFields(
 MODULES = FileFields(
     "modules.json",
     (
-        _fields(
+        field_row(
             READ, "type path", "Transformer, Pooling, then any of Normalize and Dropout; others are refused"
         ),
-        _fields(REFUSED, "kwargs", "a module's own arguments are not read"),
-        _fields(NO_EFFECT, "idx name", "the order is that of the list"),
+        field_row(REFUSED, "kwargs", "a module's own arguments are not read"),
+        field_row(NO_EFFECT, "idx name", "the order is that of the list"),
     ),
 )
 SENTENCE = FileFields(
     "sentence_bert_config.json",
     (
-        _fields(READ, "max_seq_length", "texts are cut there"),
-        _fields(READ, "do_lower_case", "true: texts are lowercased first"),
-        _fields(
+        field_row(READ, "max_seq_length", "texts are cut there"),
+        field_row(READ, "do_lower_case", "true: texts are lowercased first"),
+        field_row(
             REFUSED,
             "transformer_task",
             "only the vectors of tokens are read, not the outputs of a head",
-            _among("feature-extraction", None),
+            among("feature-extraction", None),
             True,
         ),
-        _fields(
+        field_row(
             REFUSED,
             "modality_config",
             "its one modality must be text, and its output the `last_hidden_state` of `forward`",
             lambda value: value is None or _of_text(value),
             True,
         ),
-        _fields(
+        field_row(
             REFUSED,
             "module_output_name",
             'it must be "token_embeddings"',
-            _among("token_embeddings", None),
+            among("token_embeddings", None),
             True,
         ),
-        _fields(REFUSED, "processing_kwargs", "the tokenizer is called with other arguments"),
-        _fields(
+        field_row(REFUSED, "processing_kwargs", "the tokenizer is called with other arguments"),
+        field_row(
             REFUSED, "query_length document_length query_expansion", "queries are not told from documents"
         ),
-        _fields(
+        field_row(
             REFUSED,
             "model_args model_kwargs tokenizer_args processor_kwargs config_args config_kwargs",
             "arguments of the loading",
             lambda value: value is None or (isinstance(value, Mapping) and set(value) <= _HARMLESS),
         ),
-        _fields(REFUSED, "tokenizer_name_or_path", "the tokenizer is elsewhere"),
-        _fields(NO_EFFECT, "unpad_inputs", "how it is computed, not what"),
+        field_row(REFUSED, "tokenizer_name_or_path", "the tokenizer is elsewhere"),
+        field_row(NO_EFFECT, "unpad_inputs", "how it is computed, not what"),
     ),
 )
 _HARMLESS = frozenset({"trust_remote_code", "attn_implementation", "dtype", "torch_dtype", "use_safetensors"})
 _SENTENCE_TRANSFORMERS = FileFields(
     "config_sentence_transformers.json",
     (
-        _fields(READ, "prompts default_prompt_name", "a default prompt that is not empty is refused"),
-        _fields(READ, "truncate_dim", "features that are kept of a vector, after Normalize"),
-        _fields(
+        field_row(READ, "prompts default_prompt_name", "a default prompt that is not empty is refused"),
+        field_row(READ, "truncate_dim", "features that are kept of a vector, after Normalize"),
+        field_row(
             REFUSED,
             "model_type",
             'it must be "SentenceTransformer", whose outputs are vectors of texts',
-            _among("SentenceTransformer", None),
+            among("SentenceTransformer", None),
             True,
         ),
-        _fields(
+        field_row(
             NO_EFFECT,
             "similarity_fn_name __version__ requirements activation_fn num_labels",
             "of comparisons; versions",
@@ -366,18 +317,18 @@ _SENTENCE_TRANSFORMERS = FileFields(
 _POOLING = FileFields(
     "config.json of Pooling",
     (
-        _fields(READ, "pooling_mode", '"mean", "cls" or "max"'),
-        _fields(
+        field_row(READ, "pooling_mode", '"mean", "cls" or "max"'),
+        field_row(
             READ,
             "pooling_mode_mean_tokens pooling_mode_cls_token pooling_mode_max_tokens",
             "older names; `pooling_mode` wins",
         ),
-        _fields(
+        field_row(
             READ,
             "pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken",
             "refused if true",
         ),
-        _fields(
+        field_row(
             NO_EFFECT, "include_prompt embedding_dimension word_embedding_dimension", "there is no prompt"
         ),
     ),
@@ -385,17 +336,17 @@ _POOLING = FileFields(
 _NORMALIZE = FileFields(
     "config.json of Normalize",
     (
-        _fields(
+        field_row(
             REFUSED,
             "module_input_name module_output_name",
             "only the vector of a text is normalised",
-            _among("sentence_embedding", None),
+            among("sentence_embedding", None),
         ),
     ),
     "warned",
 )
 _DROPOUT = FileFields(
-    "config.json of Dropout", (_fields(NO_EFFECT, "dropout", "acts in training alone"),), "warned"
+    "config.json of Dropout", (field_row(NO_EFFECT, "dropout", "acts in training alone"),), "warned"
 )
 MODULE_FILES: Mapping[str, FileFields] = {"Pooling": _POOLING, "Normalize": _NORMALIZE, "Dropout": _DROPOUT}
 """Fields of the config of each module, by its kind."""
@@ -403,17 +354,18 @@ FILES: tuple[FileFields, ...] = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, _S
 """Files that have one name."""
 
 
-_TITLES = {"electra": "ELECTRA", "mpnet": "MPNet", "distilbert": "DistilBERT", "modernbert": "ModernBERT"}
+def all_tables(of_families: Mapping[str, Sequence[Fields]]) -> list[tuple[str, list[str]]]:
+    """Return the title and the lines of each table of `docs/folders.md`.
 
-
-def all_tables() -> list[tuple[str, list[str]]]:
-    """Return the title and the lines of each table of `docs/folders.md`."""
-    shared = (*_SIZES, _TYPES, _ABSOLUTE)
-    lines = [_line(row) for row in _OF_ALL]
-    lines += [_line(row, "BERT, ELECTRA, MPNet, RoBERTa") for row in shared]
-    for family, title in _TITLES.items():
-        own = [row for row in _FAMILIES[family] if not any(row is each for each in shared)]
-        lines += [_line(row, title) for row in own]
+    Args:
+        of_families: the rows that each family has of its own in `config.json`, by its title. A row that
+            several have is one line.
+    """
+    lines = [_line(row) for row in _OF_ALL_FAMILIES]
+    distinct = dict.fromkeys(row for rows in of_families.values() for row in rows)
+    for row in distinct:
+        having = sorted((title for title, rows in of_families.items() if row in rows), key=str.casefold)
+        lines.append(_line(row, ", ".join(having)))
     found = [("config.json", lines)]
     files = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, MODULES, SENTENCE, _SENTENCE_TRANSFORMERS)
     found += [(each.file, [_line(row) for row in each.fields]) for each in files]

@@ -32,7 +32,7 @@ def read_tokenizer(
         ConfigError: for a tokenizer that cannot be read, or that pads with another id than its model.
     """
     kind = BytePairs if _is_byte_pairs(folder) else WordPiece
-    tokenizer: SubwordTokenizer = kind.from_folder(folder.path, max_tokens)
+    tokenizer: SubwordTokenizer = kind.from_folder(folder.path, max_tokens, family.tokenizer)
     if lowercase and not tokenizer.settings.lowercase:
         tokenizer = _lowercased(folder, tokenizer)
     padding = tokenizer.id_of(tokenizer.settings.pad)

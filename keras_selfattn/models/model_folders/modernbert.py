@@ -8,6 +8,8 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames, activation_named
+from keras_selfattn.models.model_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
+from keras_selfattn.models.subwords.tokenizer_class import ALWAYS_FILE
 
 _FAR, _NEAR = "full_attention", "sliding_attention"
 # The kinds of blocks: the older name of the base of their rotary positions, and its default.
@@ -138,11 +140,35 @@ def _head_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_FIELDS = (
+    field_row(
+        READ, "hidden_size num_hidden_layers num_attention_heads intermediate_size", "sizes of the blocks"
+    ),
+    field_row(READ, "hidden_activation norm_eps norm_bias attention_bias mlp_bias", "of the blocks' layers"),
+    field_row(
+        READ,
+        "global_attn_every_n_layers local_attention layer_types global_rope_theta local_rope_theta "
+        "rope_parameters rope_scaling",
+        "windows and rotary positions; only the rope_type default",
+    ),
+    field_row(READ, "classifier_pooling classifier_bias classifier_activation", "of a classifier"),
+    field_row(READ, "embedding_dropout attention_dropout classifier_dropout", "in training alone"),
+    field_row(REFUSED, "sliding_window", "give `local_attention`, which is twice as much", among(None)),
+    field_row(
+        NO_EFFECT,
+        "mlp_dropout decoder_bias deterministic_flash_attn sparse_prediction sparse_pred_ignore_index "
+        "repad_logits_with_grad layer_norm_eps position_embedding_type",
+        "of training, of kernels, or not of this family",
+    ),
+)
 MODERNBERT = Family(
-    "modernbert",
-    _settings,
-    {"tokens": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
-    {
+    name="modernbert",
+    title="ModernBERT",
+    settings=_settings,
+    fields=_FIELDS,
+    tokenizer=ALWAYS_FILE,
+    embedding={"tokens": "embeddings.tok_embeddings", "norm": "embeddings.norm"},
+    block={
         "query_key_value": "layers.{}.attn.Wqkv",
         "output": "layers.{}.attn.Wo",
         "attention_norm": "layers.{}.attn_norm",

@@ -82,7 +82,7 @@ def _check_fields(folder: ModelFolder, family: Family, *, vectors: bool) -> None
             "first: `peft`'s merge_and_unload() and save_pretrained(NEW)."
         )
     name, sentence = _sentence(folder)
-    files = [(config_fields(family.name), "config.json", folder.config)]
+    files = [(config_fields(family.fields), "config.json", folder.config)]
     files += [(each, each.file, folder.json(each.file)) for each in FILES]
     files += [(SENTENCE, name, sentence)]
     files += [(MODULES, "modules.json", each) for each in folder.modules()]

@@ -140,7 +140,7 @@ def from_keras_hub(
     if padding != PADDING_ID:
         tokenizer = tokenizer.swapped(PADDING_ID, padding)
     config = _config(kind, settings, tokenizer, pooling=pooling, normalized=normalized)
-    family = next(family for family in FAMILIES if family.name == kind.family)
+    family = FAMILIES[kind.family]
     found = _tensors(backbone, kind, family, config)
     model = TextEncoder(config, vocabulary=tokenizer.vocabulary, **kwargs)
     copy_weights(found, replace(family, padding_id=padding), model.core, f"the {name}")

@@ -7,7 +7,7 @@ from typing import Any
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.described_tokenizer import described, warn_of_difference
-from keras_selfattn.models.subwords.tokenizer_class import ROBERTA
+from keras_selfattn.models.subwords.tokenizer_class import FILE, ROBERTA, TokenizerClass
 from keras_selfattn.models.subwords.tokenizer_files import (
     TEMPLATES,
     TOKENIZER,
@@ -41,7 +41,9 @@ _COMPARED = {
 }
 
 
-def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, list[str]]:
+def read_byte_pairs(
+    folder: Path, max_tokens: int, usual: TokenizerClass = FILE
+) -> tuple[BytePairSettings, list[str]]:
     """Return the settings of the tokenizer in a folder, and its vocabulary in the order of the ids.
 
     `tokenizer.json` is read if there is one (the format of the `tokenizers` package), otherwise `vocab.json`
@@ -52,12 +54,13 @@ def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, li
     Args:
         folder: a model's.
         max_tokens: longer texts are cut at the end; the tokens around a text count.
+        usual: the class of the model's family, which opens the tokenizer where the folder names none.
 
     Raises:
         ConfigError: for a missing or broken file, and for a tokenizer of another kind; it names the file,
             what was found and what is supported.
     """
-    found = described(folder, "BPE", _vocabulary, ROBERTA.tokens)
+    found = described(folder, "BPE", _vocabulary, ROBERTA.tokens, usual)
     with told_by_file(folder, found.path):
         settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
         warn_of_difference(

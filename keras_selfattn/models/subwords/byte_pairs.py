@@ -26,6 +26,7 @@ from keras_selfattn.models.subwords.subword_tokenizer import (
     with_split_words,
     word_table,
 )
+from keras_selfattn.models.subwords.tokenizer_class import FILE, TokenizerClass
 
 Tensor = Any
 
@@ -86,18 +87,19 @@ class BytePairs(SubwordTokenizer):
         self._table = word_table(self._whole_words())
 
     @classmethod
-    def from_folder(cls, folder: str | Path, max_tokens: int) -> "BytePairs":
+    def from_folder(cls, folder: str | Path, max_tokens: int, usual: TokenizerClass = FILE) -> "BytePairs":
         """Return the tokenizer of a model folder, from `tokenizer.json`, or `vocab.json` and `merges.txt`.
 
         Args:
             folder: a model's.
             max_tokens: longer texts are cut at the end; the tokens around a text count.
+            usual: the class of the model's family, which opens the tokenizer where the folder names none.
 
         Raises:
             ConfigError: for a missing or broken file, and for a tokenizer of another kind; it names the file,
                 what was found and what is supported.
         """
-        settings, vocabulary = read_byte_pairs(Path(folder), max_tokens)
+        settings, vocabulary = read_byte_pairs(Path(folder), max_tokens, usual)
         try:
             return cls(settings, vocabulary)
         except ConfigError as error:

@@ -46,7 +46,11 @@ class DescribedTokenizer:
 
 
 def described(
-    folder: Path, model: str, vocabulary: Callable[[Path], dict[str, Any]], defaults: Mapping[str, str]
+    folder: Path,
+    model: str,
+    vocabulary: Callable[[Path], dict[str, Any]],
+    defaults: Mapping[str, str],
+    usual: TokenizerClass,
 ) -> DescribedTokenizer:
     """Return the tokenizer of a folder.
 
@@ -55,6 +59,7 @@ def described(
         model: kind of its vocabulary, "WordPiece" or "BPE".
         vocabulary: returns the model, with its "vocab", where there is no `tokenizer.json`; and "path".
         defaults: names of special tokens, by their fields, where neither a file nor the class has any.
+        usual: the class of the model's family, where the folder names none.
 
     Raises:
         ConfigError: for files that cannot be read.
@@ -68,7 +73,7 @@ def described(
         file, held = {}, vocabulary(folder)
         path = held.pop("path")
     with told_by_file(folder, path):
-        chosen = class_of(folder, config, of_model, model, has_file=bool(file))
+        chosen = class_of(folder, config, of_model, usual, model, has_file=bool(file))
         pieces = {**held, "vocab": dict(held["vocab"])}
         if model == "WordPiece":
             in_order(path, pieces["vocab"])

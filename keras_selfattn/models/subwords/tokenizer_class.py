@@ -22,12 +22,14 @@ class TokenizerClass:
             as it is.
         tokens: names of its special tokens where no file names them, by their fields.
         mask_takes_blanks: True if a mask named by a text alone takes the white space before it.
+        always: of the class of a family, True if it opens its folders whatever class they name.
     """
 
     name: str
     model: str = ""
     tokens: Mapping[str, str] = field(default_factory=dict)
     mask_takes_blanks: bool = False
+    always: bool = False
 
     @property
     def of_file(self) -> bool:
@@ -49,6 +51,7 @@ BERT = TokenizerClass("BertTokenizer", "WordPiece", _OF_BERT)
 MPNET = TokenizerClass("MPNetTokenizer", "WordPiece", {**_OF_ROBERTA, "unk_token": "[UNK]"}, True)
 ROBERTA = TokenizerClass("RobertaTokenizer", "BPE", _OF_ROBERTA)
 FILE = TokenizerClass("TokenizersBackend")
+ALWAYS_FILE = TokenizerClass("TokenizersBackend", always=True)
 
 # Names that a folder may give, without "Fast": transformers knows some classes by the names of others, too.
 _NAMED = {
@@ -60,13 +63,17 @@ _NAMED = {
     **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
     **dict.fromkeys(("TokenizersBackend", "PythonBackend", "PreTrainedTokenizer"), FILE),
 }
-# Where no class is named, that of the family; ModernBERT's is taken whatever a folder names.
-_OF_FAMILIES = {"bert": BERT, "distilbert": BERT, "electra": BERT, "mpnet": MPNET, "roberta": ROBERTA}
 _WITHOUT_FILE = {"WordPiece": BERT, "BPE": ROBERTA}
 
 
 def class_of(
-    folder: Path, config: Mapping[str, Any], of_model: Mapping[str, Any], found: str, *, has_file: bool
+    folder: Path,
+    config: Mapping[str, Any],
+    of_model: Mapping[str, Any],
+    usual: TokenizerClass,
+    found: str,
+    *,
+    has_file: bool,
 ) -> TokenizerClass:
     """Return the class that opens a folder's tokenizer.
 
@@ -74,16 +81,16 @@ def class_of(
         folder: a model's.
         config: its `tokenizer_config.json`.
         of_model: its `config.json`.
+        usual: the class of the model's family, where the folder names none.
         found: kind of its vocabulary, "WordPiece" or "BPE".
         has_file: True if it has `tokenizer.json`.
 
     Raises:
         ConfigError: for a class that is not known, and one of another kind of vocabulary.
     """
-    family = of_model.get("model_type")
     declared = config.get("tokenizer_class") or of_model.get("tokenizer_class")
-    if family == "modernbert":
-        chosen = FILE
+    if usual.always:
+        chosen = usual
     elif declared:
         chosen = _named(folder, declared)
         if chosen.model and chosen.model != found:
@@ -92,9 +99,8 @@ def class_of(
                 f"folder's vocabulary is {found}. They are not of one tokenizer: name its class."
             )
     else:
-        chosen = _OF_FAMILIES.get(family, FILE) if isinstance(family, str) else FILE
         # A family's usual tokenizer, where the folder has another one, is no guide.
-        chosen = chosen if chosen.model == found else FILE
+        chosen = usual if usual.model == found else FILE
     return _WITHOUT_FILE[found] if chosen.of_file and not has_file else chosen
 
 

@@ -20,6 +20,7 @@ from keras_selfattn.models.subwords.subword_tokenizer import (
     with_split_words,
     word_table,
 )
+from keras_selfattn.models.subwords.tokenizer_class import FILE, TokenizerClass
 from keras_selfattn.models.subwords.wordpiece_files import read_wordpiece
 from keras_selfattn.models.subwords.wordpiece_settings import MARK, WordPieceSettings
 
@@ -58,18 +59,19 @@ class WordPiece(SubwordTokenizer):
         self._pieces = Pieces(self.vocabulary, settings.continuing_prefix, longest)
 
     @classmethod
-    def from_folder(cls, folder: str | Path, max_tokens: int) -> "WordPiece":
+    def from_folder(cls, folder: str | Path, max_tokens: int, usual: TokenizerClass = FILE) -> "WordPiece":
         """Return the tokenizer of a model folder, from `tokenizer.json`, or `vocab.txt` and its config.
 
         Args:
             folder: a model's.
             max_tokens: longer texts are cut at the end; [CLS] and [SEP] count.
+            usual: the class of the model's family, which opens the tokenizer where the folder names none.
 
         Raises:
             ConfigError: for a missing or broken file, and for a tokenizer other than BERT's; it names the
                 file, what was found and what is supported.
         """
-        settings, vocabulary = read_wordpiece(Path(folder), max_tokens)
+        settings, vocabulary = read_wordpiece(Path(folder), max_tokens, usual)
         try:
             return cls(settings, vocabulary)
         except ConfigError as error:

@@ -6,10 +6,9 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.subwords.described_tokenizer import described, warn_of_difference
-from keras_selfattn.models.subwords.tokenizer_class import BERT, MPNET
+from keras_selfattn.models.subwords.tokenizer_class import BERT, FILE, MPNET, TokenizerClass
 from keras_selfattn.models.subwords.tokenizer_files import (
     CONFIG,
-    MODEL,
     TEMPLATES,
     TOKENIZER,
     in_order,
@@ -51,7 +50,9 @@ _COMPARED = {
 }
 
 
-def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, list[str]]:
+def read_wordpiece(
+    folder: Path, max_tokens: int, usual: TokenizerClass = FILE
+) -> tuple[WordPieceSettings, list[str]]:
     """Return the settings of the tokenizer in a folder, and its vocabulary in the order of the ids.
 
     The vocabulary is that of `tokenizer.json` if there is one (the format of the `tokenizers` package),
@@ -63,12 +64,13 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
     Args:
         folder: a model's.
         max_tokens: longer texts are cut at the end; [CLS] and [SEP] count.
+        usual: the class of the model's family, which opens the tokenizer where the folder names none.
 
     Raises:
         ConfigError: for a missing or broken file, and for a tokenizer other than BERT's; it names the file,
             what was found and what is supported.
     """
-    found = described(folder, "WordPiece", _vocabulary, _default_names(folder))
+    found = described(folder, "WordPiece", _vocabulary, _default_names(folder, usual), usual)
     with told_by_file(folder, found.path):
         settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
         warn_of_difference(
@@ -149,8 +151,9 @@ def _added_tokens(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, 
     return {token["content"]: token["id"] for token in listed}
 
 
-def _default_names(folder: Path) -> Mapping[str, str]:
-    """Return the special tokens of MPNet if its tokenizer or its model is MPNet's, otherwise BERT's."""
-    kind = json_if_any(folder / CONFIG).get("tokenizer_class")
-    kind = kind or json_if_any(folder / MODEL).get("model_type")
-    return (MPNET if str(kind).lower().startswith("mpnet") else BERT).tokens
+def _default_names(folder: Path, usual: TokenizerClass) -> Mapping[str, str]:
+    """Return the special tokens of the class that the folder names, MPNet's or BERT's; or of the usual."""
+    named = json_if_any(folder / CONFIG).get("tokenizer_class")
+    if not named and usual.model == "WordPiece":
+        return usual.tokens
+    return (MPNET if str(named).lower().startswith("mpnet") else BERT).tokens
