@@ -11,8 +11,8 @@ from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
 from keras_selfattn.export import export_saved_model
+from keras_selfattn.models.long_rows import windows
 from keras_selfattn.models.text.masked_prediction import MASK, MaskedBatches, Masking, hide, masked_places
-from keras_selfattn.models.text.text_windows import windows
 from keras_selfattn.runs.run_folder import read_config, read_metrics
 
 SMALL = models.TextConfig(width=16, num_heads=2, dropout=0.0)

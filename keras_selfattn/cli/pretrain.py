@@ -102,7 +102,7 @@ def command(
     from keras_selfattn.cli.shared.progress import TrainingProgress
     from keras_selfattn.cli.shared.report_tables import print_report
     from keras_selfattn.models import MaskedTokenModel
-    from keras_selfattn.models.text.text_windows import windows
+    from keras_selfattn.models.long_rows import windows
 
     texts = list(windows(texts))
     model = MaskedTokenModel(settings) if start is None else _begun(start, settings, texts)

@@ -10,8 +10,8 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.report import Columns, Report
+from keras_selfattn.models.long_rows import windows
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
-from keras_selfattn.models.text.text_windows import windows
 from keras_selfattn.rows.targets import NO_TARGET
 from keras_selfattn.rows.texts import TEXTS
 

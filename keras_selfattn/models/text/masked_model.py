@@ -16,6 +16,7 @@ from keras_selfattn.models.batches.length_sorted import checked_size
 from keras_selfattn.models.batches.shapes import lengths_allowed
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.long_rows import windows
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.raw_inputs import Rows
@@ -32,7 +33,6 @@ from keras_selfattn.models.text.masked_prediction import (
 )
 from keras_selfattn.models.text.masked_words import MaskedWords
 from keras_selfattn.models.text.starting_model import starting_point
-from keras_selfattn.models.text.text_windows import windows
 from keras_selfattn.rows.texts import TEXTS
 
 Tensor = Any

@@ -11,13 +11,13 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.long_rows import WINDOW
 from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks, steady_optimizer
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.masked_head import guessed
 from keras_selfattn.models.pretrained.pretrained_body import pretrained_body, saved_tokenizer
 from keras_selfattn.models.text.masked_prediction import MASK, Masking, validation_share
-from keras_selfattn.models.text.text_windows import WINDOW
 from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any

@@ -11,10 +11,10 @@ import keras
 import numpy as np
 
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.long_rows import WINDOW
 from keras_selfattn.models.optimizers import adamw
 from keras_selfattn.models.text.learned_words import text_body
 from keras_selfattn.models.text.masked_prediction import MASK, Masking, masked_token, validation_share
-from keras_selfattn.models.text.text_windows import WINDOW
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
 
 Tensor = Any
