@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_selfattn.models.long_rows import pieces_within
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
@@ -84,7 +85,7 @@ def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]
     if of_tokens:
         if isinstance(settings, BytePairSettings):
             settings = dataclasses.replace(settings, add_prefix_space=True)
-        common = {**_common(settings.max_tokens - 2, settings.pad), "padding": None}
+        common = {**_common(pieces_within(settings.max_tokens), settings.pad), "padding": None}
         return {**common, **parts(settings, tokenizer.vocabulary)}
     common = _common(settings.max_tokens, settings.pad)
     return {**common, "post_processor": _template(cls, sep), **parts(settings, tokenizer.vocabulary)}

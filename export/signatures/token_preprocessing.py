@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import TokenClassifier
-from keras_selfattn.models.text.explanation import EXPLAINED_TOKENS
+from keras_selfattn.models.long_rows import EXPLAINED_TOKENS, pieces_within
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..portable.tokenizer_export import token_files
@@ -79,7 +79,7 @@ class PieceTokenFront(TokenFront):
     def __init__(self, model: TokenClassifier) -> None:
         super().__init__(model)
         self._parts = model.core.get_layer("parts")
-        self._limit = min(EXPLAINED_TOKENS, model.config.max_tokens) - 2
+        self._limit = pieces_within(min(EXPLAINED_TOKENS, model.config.max_tokens))
         self._names = model.tokenizer.tokenizer.names
 
     def more_signatures(

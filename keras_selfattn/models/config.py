@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
@@ -51,6 +52,11 @@ class EncoderConfig:
     def attended(self) -> int | None:
         """Positions to attend to on either side; None for the whole row."""
         return getattr(self, "window", None)
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of the hidden layer of a block."""
+        return self.feed_forward_dim or 4 * self.width
 
     @property
     def step_span(self) -> int | None:
@@ -236,6 +242,12 @@ def check_flag(name: str, value: Any) -> None:
     """Raise ConfigError naming the field if `value` is neither True nor False."""
     if not isinstance(value, bool):
         raise ConfigError(f"`{name}` must be True or False. Received {value!r}.")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
+    """Raise ConfigError naming the field if `value` is none of the choices."""
+    if value not in choices:
+        raise ConfigError(f"`{name}` must be one of {', '.join(map(str, choices))}. Received {value!r}.")
 
 
 def check_share(name: str, value: Any) -> None:

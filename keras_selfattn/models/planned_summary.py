@@ -29,7 +29,8 @@ def plan_lines(title: str, learns: str, parts: Mapping[str, str], returns: str, 
 
 def _encoder(config: Any) -> str:
     blocks = f"{config.num_layers} block{'s' if config.num_layers > 1 else ''} of self-attention"
-    hidden = config.feed_forward_dim or 4 * config.width
-    found = f"{blocks}, {config.num_heads} heads, width {config.width}, feed-forward width {hidden}"
+    found = (
+        f"{blocks}, {config.num_heads} heads, width {config.width}, feed-forward width {config.hidden_width}"
+    )
     members = getattr(config, "members", 1)
     return found if members == 1 else f"{members} times: {found}"

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.user_warnings import warn_user
 
 # Of rows, float32 `[rows]`, or of the positions of each row, float32 `[T]`.
 Weights = np.ndarray | list[np.ndarray]
@@ -50,19 +49,3 @@ def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
     """Split a share off the end, like Keras' `validation_split`; at least one row."""
     kept = len(rows.inputs) - max(1, int(len(rows.inputs) * share))
     return rows.part(slice(kept)), rows.part(slice(kept, None))
-
-
-def warn_of_cut(cut: int, texts: int, max_tokens: int) -> None:
-    """Warn of texts that are longer than a model reads."""
-    if cut:
-        warn_user(
-            f"{cut} of {texts} texts are longer than max_tokens={max_tokens} tokens and are cut at the end."
-        )
-
-
-def warn_of_parts(long: int, rows: int, max_tokens: int) -> None:
-    """Warn of rows that a model reads in several parts."""
-    if long:
-        warn_user(
-            f"{long} of {rows} rows are longer than max_tokens={max_tokens} pieces and are read in parts."
-        )

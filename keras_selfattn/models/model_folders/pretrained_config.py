@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import EncoderConfig, check_count, check_flag, check_share, is_number
+from keras_selfattn.models.config import (
+    EncoderConfig,
+    check_choice,
+    check_count,
+    check_flag,
+    check_share,
+    is_number,
+)
 
 POOLINGS = ("mean", "first", "max")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
@@ -104,12 +111,8 @@ class PretrainedConfig(EncoderConfig):
                 f"`max_tokens` (--max-tokens) must be at most `positions`, {self.positions}. "
                 f"Received {self.max_tokens}."
             )
-        if self.activation not in ACTIVATIONS:
-            raise ConfigError(
-                f"`activation` must be one of {', '.join(ACTIVATIONS)}. Received {self.activation!r}."
-            )
-        if self.pooling not in POOLINGS:
-            raise ConfigError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received {self.pooling!r}.")
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("pooling", self.pooling, POOLINGS)
 
     @property
     def position_rows(self) -> int:

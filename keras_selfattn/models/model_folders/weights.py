@@ -133,7 +133,7 @@ def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
     `copy_weights` names smaller differences.
     """
     width, narrow = config.width, config.embedding_width or config.width
-    hidden = config.feed_forward_dim or 4 * width
+    hidden = config.hidden_width
     rows = config.vocabulary_size + config.position_rows + config.token_types
     blocks = config.num_layers * (4 * width + (3 if config.gated else 2) * hidden) * width
     wanted = rows * narrow + blocks

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_flag, check_share
+from keras_selfattn.models.config import check_choice, check_count, check_flag, check_share
 from keras_selfattn.models.model_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
 
 HIDDEN_HEADS = (None, "tanh", "relu", "gelu", "gelu_tanh", "silu")
@@ -85,11 +85,7 @@ class MaskedPiecesConfig(PretrainedConfig):
                 f"`training_span` must be from 3 to `positions`, {self.positions}: the first token and the "
                 f"last are special. Received {self.training_span}."
             )
-        if self.guess_activation not in ACTIVATIONS:
-            raise ConfigError(
-                f"`guess_activation` must be one of {', '.join(ACTIVATIONS)}. Received "
-                f"{self.guess_activation!r}."
-            )
+        check_choice("guess_activation", self.guess_activation, ACTIVATIONS)
         check_flag("guess_bias", self.guess_bias)
 
 
@@ -146,11 +142,7 @@ class FineTunedConfig(FineTuningConfig):
         super().__post_init__()
         check_count("training_span", self.training_span)
         check_share("hidden_dropout", self.hidden_dropout)
-        if self.hidden_head not in HIDDEN_HEADS:
-            raise ConfigError(
-                f"`hidden_head` must be one of {', '.join(map(str, HIDDEN_HEADS))}. "
-                f"Received {self.hidden_head!r}."
-            )
+        check_choice("hidden_head", self.hidden_head, HIDDEN_HEADS)
         for name in ("hidden_bias", "hidden_norm", "wide"):
             check_flag(name, getattr(self, name))
         if self.hidden_norm and self.hidden_head is None:

@@ -13,14 +13,11 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.heads.probabilities import Shares
+from keras_selfattn.models.long_rows import SPECIAL, warn_of_cut
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_settings
-from keras_selfattn.models.raw_inputs import warn_of_cut
-
-# Tokens of an empty text: the first and the last one.
-_SPECIAL = 2
 
 
 class PretrainedPieces(FineTuning):
@@ -49,7 +46,7 @@ class PretrainedPieces(FineTuning):
         """Return the tokenizer of the model to start from; warn of training texts that it cuts."""
         tokenizer = self.tokenizer_of(self._vocabulary(start))
         rows, cut = tokenizer.rows(texts)
-        if max(map(len, rows)) <= _SPECIAL:
+        if max(map(len, rows)) <= SPECIAL:  # as of an empty text
             raise DataError(f"The {len(texts)} texts hold no words: all of them are blank.")
         warn_of_cut(cut, len(texts), self._config.max_tokens)
         return tokenizer

@@ -28,8 +28,6 @@ from keras_selfattn.rows.label_names import may_bear_several
 
 Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]
 
-_SPAN = 128
-
 
 class EncoderStart(ABC):
     """A pretrained encoder from which a model starts.
@@ -66,7 +64,7 @@ class EncoderStart(ABC):
         if kind is FineTunedConfig:
             self._fields |= {"hidden_head": None, "hidden_bias": True, "hidden_norm": False}
         if kind is MaskedPiecesConfig:
-            span = min(_SPAN, config.positions)
+            span = min(MaskedPiecesConfig.training_span, config.positions)
             self._fields |= {**guessing, "training_span": span}
             if tokenizer.settings.mask is None:
                 raise ConfigError(

@@ -9,13 +9,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_selfattn.models.long_rows import pieces_within, warn_of_parts
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.pretrained_body import encoded_pieces
 from keras_selfattn.models.pretrained.row_parts import FirstPieces, RowParts
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
-from keras_selfattn.models.raw_inputs import warn_of_parts
-
-_SPECIAL = 2  # [CLS] and [SEP] of a part
 
 
 class PretrainedTokens(FineTuning):
@@ -37,7 +35,7 @@ class PretrainedTokens(FineTuning):
         """Return the pieces of the model to start from; warn of training rows that are read in parts."""
         pieces = self.tokenizer_of(self._vocabulary(start))
         most = self._config.max_tokens
-        long = sum(np.count_nonzero(ids) > most - _SPECIAL for ids in pieces.rows(rows))
+        long = sum(np.count_nonzero(ids) > pieces_within(most) for ids in pieces.rows(rows))
         warn_of_parts(int(long), len(rows), most)
         return pieces
 

@@ -9,6 +9,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_selfattn.models.long_rows import SPECIAL, pieces_within
+
 Tensor = Any
 
 _FAR = tf.int32.max
@@ -47,7 +49,7 @@ class RowParts(keras.layers.Layer):
         self.max_tokens, self.cls_id, self.sep_id = max_tokens, cls_id, sep_id
 
     def call(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        limit = self.max_tokens - 2
+        limit = pieces_within(self.max_tokens)
         pieces = tf.cast(inputs[..., :limit], tf.int32)
         real = pieces != 0  # [B, T, K]
         sizes = tf.math.count_nonzero(real, axis=-1, dtype=tf.int32)  # [B, T]
@@ -57,7 +59,7 @@ class RowParts(keras.layers.Layer):
         parts = tf.cumsum(counts, exclusive=True)[:, None] + numbers  # [B, T]
         count = tf.reduce_sum(counts)
         lengths = tf.maximum(tf.math.unsorted_segment_max(ends - starts, parts, count), 0)  # [S]
-        length = 2 + tf.reduce_max(tf.pad(lengths, [[1, 0]]))
+        length = SPECIAL + tf.reduce_max(tf.pad(lengths, [[1, 0]]))
         firsts = parts * length + 1 + ends - sizes - starts  # [B, T]
         found = tf.where(real)  # [pieces of all, 3]
         inner = tf.gather_nd(firsts, found[:, :2]) + tf.cast(found[:, 2], tf.int32)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count, check_flag
+from keras_selfattn.models.long_rows import check_around
 
 # Around an added token in a text. It is no character: Unicode reserves it for use inside a program.
 MARK = "\U0010ffff"
@@ -63,10 +64,7 @@ class BytePairSettings:
 
     def __post_init__(self) -> None:
         check_count("max_tokens", self.max_tokens)
-        if self.max_tokens < 2:
-            raise ConfigError(
-                f"`max_tokens` must be at least 2, for {self.cls} and {self.sep}. Received {self.max_tokens}."
-            )
+        check_around(self.max_tokens, self.cls, self.sep)
         for name in ("add_prefix_space", "composed", "whole_words"):
             check_flag(name, getattr(self, name))
         for name in ("unknown", "cls", "sep", "pad"):

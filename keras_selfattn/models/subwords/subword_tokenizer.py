@@ -5,13 +5,14 @@ Axes: B (texts), T (tokens), W (words), P (pieces).
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.long_rows import WINDOW, cut_pieces, pieces_within
 from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any
@@ -132,7 +133,7 @@ class SubwordTokenizer(abc.ABC):
             texts: the strings.
             more: tokens that a text may have beyond `max_tokens`.
         """
-        limit = self.settings.max_tokens + more - 2
+        limit = pieces_within(self.settings.max_tokens + more)
         ids, rows = _first_of_rows(*self._text_pieces(texts, limit), limit)
         return self._with_special(self._written(ids), rows)
 
@@ -145,7 +146,7 @@ class SubwordTokenizer(abc.ABC):
         Returns:
             int32 ragged `[W, pieces]`.
         """
-        limit = self.settings.max_tokens - 2
+        limit = pieces_within(self.settings.max_tokens)
         ids, rows = _first_of_rows(*self._pieces_of_words(words, limit), limit)
         return _ragged(self._written(ids), rows)
 
@@ -155,14 +156,19 @@ class SubwordTokenizer(abc.ABC):
 
     def rows(self, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
         """Return the ids of each text, int32 `[T]`, and the number of texts that were cut."""
+        return cut_pieces(self._rows(texts, lambda _: 1), self.settings.max_tokens)
+
+    def whole_rows(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids of each text, int32 `[T]`, however many: none is cut."""
+        # A character is split into four bytes, or a few signs, at most.
+        return self._rows(texts, lambda chunk: 8 * max(WINDOW, *map(len, chunk)))
+
+    def _rows(self, texts: Sequence[str], more: Callable[[Sequence[str]], int]) -> list[np.ndarray]:
         found: list[np.ndarray] = []
         for chunk in chunks(texts, _CHUNK, _CHARACTERS):
-            ids = self(as_strings(chunk), more=1)
+            ids = self(as_strings(chunk), more=more(chunk))
             found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
-        cut = [place for place, row in enumerate(found) if len(row) > self.settings.max_tokens]
-        for place in cut:
-            found[place] = np.append(found[place][: self.settings.max_tokens - 1], found[place][-1])
-        return found, len(cut)
+        return found
 
     def _written(self, ids: Tensor) -> Tensor:
         """Return ids of a text's pieces, none of which is padding."""

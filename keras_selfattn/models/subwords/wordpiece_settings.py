@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count, check_flag
+from keras_selfattn.models.long_rows import check_around
 
 # Around an added token while a text is normalised; so no added token may hold it.
 MARK = "\u2028"
@@ -63,10 +64,7 @@ class WordPieceSettings:
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_input_chars_per_word"):
             check_count(name, getattr(self, name))
-        if self.max_tokens < 2:
-            raise ConfigError(
-                f"`max_tokens` must be at least 2, for [CLS] and [SEP]. Received {self.max_tokens}."
-            )
+        check_around(self.max_tokens, "[CLS]", "[SEP]")
         for name in ("clean_text", "handle_chinese_chars", "lowercase"):
             check_flag(name, getattr(self, name))
         if self.strip_accents not in (True, False, None):

@@ -14,14 +14,11 @@ import tensorflow as tf
 
 from keras_selfattn.drawing.notebook import received, shown_tokens
 from keras_selfattn.models.attention_weights import collected_weights
+from keras_selfattn.models.long_rows import EXPLAINED_TOKENS
 from keras_selfattn.models.text.tokenizer import Tokenizer, split
 from keras_selfattn.models.vocabulary import PADDING_ID, as_strings
 
 Tensor = Any
-
-EXPLAINED_TOKENS = 512
-"""Longest text of an explanation: the weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here for
-two layers of four heads."""
 
 
 @dataclass(frozen=True)

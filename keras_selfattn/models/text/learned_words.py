@@ -13,8 +13,8 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.encoder_core import Neighbours, Sum, encoded, pooled
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES
+from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.optimizers import adamw
-from keras_selfattn.models.raw_inputs import warn_of_cut
 from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
 from keras_selfattn.models.tokens.token_features import PIECES, spellings

@@ -11,24 +11,19 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.long_rows import WINDOW
+from keras_selfattn.models.long_rows import pieces_within
 from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks, steady_optimizer
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.masked_head import guessed
 from keras_selfattn.models.pretrained.pretrained_body import pretrained_body, saved_tokenizer
 from keras_selfattn.models.text.masked_prediction import MASK, Masking, validation_share
-from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any
 
 _RATE, _BATCH = 1e-4, 32
 # Few rows need more epochs for as many steps. Epochs are clipped to this range.
 _STEPS, _EPOCHS = 1_000, (1, 20)
-# Texts and characters tokenised at once, to bound the memory of the intermediate tensors.
-_CHUNK, _CHARACTERS = 1024, 2**20
-# More pieces than a window of characters has: a character is split into four bytes, or a few signs, at most.
-_ALL = 8 * WINDOW
 
 
 class MaskedPieces:
@@ -71,9 +66,10 @@ class MaskedPieces:
         Each span is between the tokens that a text begins and ends with.
         """
         found: list[np.ndarray] = []
-        for row in _whole(tokenizer, texts):
+        most = pieces_within(self._config.training_span)
+        for row in tokenizer.whole_rows(texts):
             inner = row[1:-1]
-            spans = np.array_split(inner, max(1, math.ceil(len(inner) / (self._config.training_span - 2))))
+            spans = np.array_split(inner, max(1, math.ceil(len(inner) / most)))
             found += [np.concatenate([row[:1], span, row[-1:]]) for span in spans]
         return found
 
@@ -83,7 +79,7 @@ class MaskedPieces:
         Raises:
             DataError: for a text of more tokens than the encoder has positions.
         """
-        (row,) = _whole(tokenizer, [text.replace(MASK, tokenizer.settings.mask)])
+        (row,) = tokenizer.whole_rows([text.replace(MASK, tokenizer.settings.mask)])
         if len(row) > self._config.positions:
             raise DataError(
                 f"A text with masks must have {self._config.positions} tokens at most, special ones "
@@ -111,15 +107,6 @@ class MaskedPieces:
     def guessed(self, x: Tensor) -> Tensor:
         """Return the features to compare with the vectors of all tokens, float32 `[N, E]`."""
         return guessed(x, self._config)
-
-
-def _whole(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
-    """Return the ids of each text, int32 `[T]`, however many."""
-    found: list[np.ndarray] = []
-    for chunk in chunks(texts, _CHUNK, _CHARACTERS):
-        ids = tokenizer(as_strings(chunk), more=max(_ALL, 8 * max(map(len, chunk))))
-        found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
-    return found
 
 
 def _special(tokenizer: Any) -> set[int]:
