@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError, ExportError
-from keras_selfattn.models.attention_weights import collected_weights
+from keras_selfattn.models.core.attention_weights import collected_weights
 from keras_selfattn.models.raw_model import RawModel
 
 from .saved_weights import Weights

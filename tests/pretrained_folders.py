@@ -6,7 +6,7 @@ import math
 import numpy as np
 from safetensors.numpy import save_file
 
-from keras_selfattn.models.model_folders.families import FAMILIES
+from keras_selfattn.models.pretrained_folders.families import FAMILIES
 from keras_selfattn.models.subwords.tokenizer_class import FILE
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "##s", "##ly", ".", "the"]

@@ -11,9 +11,9 @@ from pretrained_folders import BERT, PIECES_OF_MPNET, hidden_states, weights_of,
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders import families
-from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames
-from keras_selfattn.models.model_folders.folder_fields import READ, REFUSED, all_tables, field_row
+from keras_selfattn.models.pretrained_folders import families
+from keras_selfattn.models.pretrained_folders.family import Family, FamilyHead, MaskedHeadNames
+from keras_selfattn.models.pretrained_folders.folder_fields import READ, REFUSED, all_tables, field_row
 from keras_selfattn.models.subwords import tokenizer_class
 
 # Ours, BERT's and the toy's names.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_selfattn.models.model_folders.families import FAMILIES
-from keras_selfattn.models.model_folders.folder_fields import all_tables, config_fields
+from keras_selfattn.models.pretrained_folders.families import FAMILIES
+from keras_selfattn.models.pretrained_folders.folder_fields import all_tables, config_fields
 
 PAGE = Path(__file__).parent.parent / "docs" / "folders.md"
 HEAD = ["Field | Effect | Reason", "---|---|---"]

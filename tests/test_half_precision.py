@@ -15,8 +15,8 @@ from pretrained_folders import BERT, ELECTRA, MODERNBERT, MPNET, ROBERTA, write_
 
 import keras_selfattn.models as package
 from keras_selfattn import models
-from keras_selfattn.models import encoder_core
-from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.models.core import encoder_core
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 
 SMALL = {"width": 16, "num_layers": 1, "num_heads": 2}

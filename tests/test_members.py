@@ -6,7 +6,7 @@ import pytest
 
 from keras_selfattn import export, models, training
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.models.ensemble import Averaged, copy_member
+from keras_selfattn.models.core.ensemble import Averaged, copy_member
 from keras_selfattn.runs.run_folder import load_run
 from keras_selfattn.training.model_copies import copy_of
 

@@ -8,13 +8,13 @@ import tensorflow as tf
 
 from keras_selfattn import export, models
 from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.heads.class_heads import (
     ClassHead,
     SmoothedBinaryCrossentropy,
     SmoothedCrossentropy,
 )
 from keras_selfattn.models.heads.probabilities import Probabilities
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.text.ngrams import ngram_ids
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary, split

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.encoder_core import Neighbours
+from keras_selfattn.models.core.encoder_core import Neighbours
 from keras_selfattn.models.tokens.position_head import PositionAccuracy
 from keras_selfattn.models.tokens.token_features import FEATURES, FeatureEmbedding, TokenFeatures, learn_words
 from keras_selfattn.training.calibration import calibrate

@@ -8,8 +8,8 @@ import pytest
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models import weights_record
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.saving import weights_record
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 2

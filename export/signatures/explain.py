@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_selfattn.models.attention_weights import Collected
+from keras_selfattn.models.core.attention_weights import Collected
 
 Tensor = Any
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models.attention_weights import Collected, collected_weights
+from keras_selfattn.models.core.attention_weights import Collected, collected_weights
 from keras_selfattn.models.vocabulary import PADDING_ID
 from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 

@@ -8,10 +8,10 @@ with importing("train", __name__):
     from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
     from keras_selfattn.models.images.classifier import ImageClassifier
     from keras_selfattn.models.loading import load
-    from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
     from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig, FineTunedTokenConfig
     from keras_selfattn.models.pretrained.keras_hub_backbones import from_keras_hub
     from keras_selfattn.models.pretrained.text_encoder import TextEncoder
+    from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
     from keras_selfattn.models.series.classifier import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
     from keras_selfattn.models.series.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
     from keras_selfattn.models.text.classifier import TextClassifier

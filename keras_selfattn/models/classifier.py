@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.heads.class_heads import BITS, THRESHOLD, ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.heads.indicators import as_indicators
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.rows.label_names import may_bear_several
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import keras
 
 from keras_selfattn.files.folder_kinds import holds_pretrained
-from keras_selfattn.models.model_folders.folder_head import is_classifier
-from keras_selfattn.models.model_folders.model_folder import ModelFolder
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
-from keras_selfattn.models.saved_file import load_file
+from keras_selfattn.models.pretrained_folders.folder_head import is_classifier
+from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
+from keras_selfattn.models.saving.saved_file import load_file
 from keras_selfattn.models.text.classifier import TextClassifier
 
 

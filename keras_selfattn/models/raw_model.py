@@ -17,10 +17,11 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files.version_files import PORTABLE
 from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
 from keras_selfattn.layers.weights.policy_maps import settle_leaves
-from keras_selfattn.models import first_step, weights_record
+from keras_selfattn.models import first_step
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, checked_size, padded
 from keras_selfattn.models.batches.outputs import in_order, outputs_at_positions
 from keras_selfattn.models.batches.row_reader import RowReader
+from keras_selfattn.models.batches.rows import Rows, check_columns, split_end
 from keras_selfattn.models.batches.sample_weights import (
     aligned,
     check_some_weight,
@@ -34,10 +35,10 @@ from keras_selfattn.models.batches.source_batches import SourceBatches, check_al
 from keras_selfattn.models.batches.sources import BatchSource, RawBatch, is_source
 from keras_selfattn.models.compile_arguments import OF_HEAD, CompileArguments, saved_arguments
 from keras_selfattn.models.config import EncoderConfig, checked_config
+from keras_selfattn.models.core.planned_summary import plan_lines
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.optimizers import adamw
-from keras_selfattn.models.planned_summary import plan_lines
-from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
+from keras_selfattn.models.saving import weights_record
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
 from keras_selfattn.rows.kind import RowKind
 

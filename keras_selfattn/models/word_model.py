@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import keras
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.config import checked_config
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 
 

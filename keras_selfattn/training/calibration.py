@@ -9,8 +9,8 @@ from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability, reliability
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.heads.probabilities import Mixture, Probabilities
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 
 _PREDICT_BATCH = 256

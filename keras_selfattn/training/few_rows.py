@@ -12,10 +12,10 @@ import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.shapes import compiles_each_shape
 from keras_selfattn.models.heads.class_heads import ClassHead
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.schedule import check_finite, scheduled_optimizer

@@ -12,7 +12,7 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.batches.sample_weights import weights_of
 from keras_selfattn.models.batches.shares import WHOLE, feeding
-from keras_selfattn.models.ensemble import copy_member
+from keras_selfattn.models.core.ensemble import copy_member
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.calibration import Calibration, CalibrationEffect, SharesFitted, copy_calibration

@@ -15,7 +15,7 @@ from typing import Any
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.models.heads.probabilities import Mixture
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.saved_file import load_file
+from keras_selfattn.models.saving.saved_file import load_file
 
 _FILES = (".json", ".txt", ".safetensors")
 

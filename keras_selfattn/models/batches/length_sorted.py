@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches.rows import Weights
 from keras_selfattn.models.batches.shapes import FewLengths, few_groups
 from keras_selfattn.models.batches.shares import WHOLE, Share
-from keras_selfattn.models.raw_inputs import Weights
 
 # Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
 # enough that every epoch mixes the rows.

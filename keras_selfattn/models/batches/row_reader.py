@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.sample_weights import check_some_weight
 from keras_selfattn.models.batches.sources import BatchSource, RawBatch, raw_source
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.rows.containers import ordered_rows
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.models.batches.rows import Rows, Weights
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.raw_inputs import Rows, Weights
 from keras_selfattn.rows.containers import columns_of, ordered_rows, refuse_table
 from keras_selfattn.rows.label_names import without_column
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.row_reader import RowReader
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.sample_weights import with_classes
 from keras_selfattn.models.batches.sources import BatchSource, RawBatch
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.raw_inputs import Rows
 
 
 class SourceBatches:

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.ensemble import logits_of
+from keras_selfattn.models.core.ensemble import logits_of
 from keras_selfattn.models.heads.integer_labels import by_place, named
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names, indices_of, sorted_names

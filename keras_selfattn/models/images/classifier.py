@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import ImageConfig
-from keras_selfattn.models.encoder_core import encoder, pooled
+from keras_selfattn.models.core.encoder_core import encoder, pooled
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.images.patches import PatchEmbedding, PixelScaling, RandomShift, mean_and_deviation
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.rows.images import IMAGES, size_named
 
 Tensor = Any

@@ -10,7 +10,6 @@ import keras
 from keras_selfattn.errors import RunError
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
     FineTunedTokenConfig,
@@ -18,7 +17,8 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
 )
 from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, Kind, PretrainedStart
-from keras_selfattn.models.saved_file import load_file, refuse_quantized, run_figures
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
+from keras_selfattn.models.saving.saved_file import load_file, refuse_quantized, run_figures
 
 
 class AdaptedStart(EncoderStart):

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_choice, check_count, check_flag, check_share
-from keras_selfattn.models.model_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
+from keras_selfattn.models.pretrained_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
 
 HIDDEN_HEADS = (None, "tanh", "relu", "gelu", "gelu_tanh", "silu")
 

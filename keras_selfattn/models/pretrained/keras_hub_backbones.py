@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.families import FAMILIES
-from keras_selfattn.models.model_folders.family import Family
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
-from keras_selfattn.models.model_folders.weights import copy_weights
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
+from keras_selfattn.models.pretrained_folders.families import FAMILIES
+from keras_selfattn.models.pretrained_folders.family import Family
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
+from keras_selfattn.models.pretrained_folders.weights import copy_weights
 from keras_selfattn.models.subwords.wordpiece import WordPiece, WordPieceSettings
 from keras_selfattn.models.vocabulary import PADDING_ID
 

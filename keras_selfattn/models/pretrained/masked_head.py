@@ -8,11 +8,11 @@ from typing import Any
 
 import keras
 
-from keras_selfattn.models.model_folders.family import Family
-from keras_selfattn.models.model_folders.model_folder import Tensors
-from keras_selfattn.models.model_folders.weights import NamedTensors, swapped_rows
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
+from keras_selfattn.models.pretrained_folders.family import Family
+from keras_selfattn.models.pretrained_folders.model_folder import Tensors
+from keras_selfattn.models.pretrained_folders.weights import NamedTensors, swapped_rows
 
 Tensor = Any
 

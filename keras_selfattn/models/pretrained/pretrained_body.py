@@ -10,8 +10,8 @@ import keras
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer

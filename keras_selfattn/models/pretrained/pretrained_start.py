@@ -10,12 +10,6 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.model_folders.family import Family
-from keras_selfattn.models.model_folders.folder_head import FolderHead, read_head
-from keras_selfattn.models.model_folders.model_folder import ModelFolder
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
-from keras_selfattn.models.model_folders.sentence_settings import read_config
-from keras_selfattn.models.model_folders.weights import check_size, copy_weights
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
     FineTunedTokenConfig,
@@ -24,6 +18,12 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
 )
 from keras_selfattn.models.pretrained.masked_head import copy_masked_head, holds_masked_head
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
+from keras_selfattn.models.pretrained_folders.family import Family
+from keras_selfattn.models.pretrained_folders.folder_head import FolderHead, read_head
+from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
+from keras_selfattn.models.pretrained_folders.sentence_settings import read_config
+from keras_selfattn.models.pretrained_folders.weights import check_size, copy_weights
 from keras_selfattn.rows.label_names import may_bear_several
 
 Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]

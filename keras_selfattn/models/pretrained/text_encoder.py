@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.long_rows import warn_of_cut
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.adapted_start import encoder_start
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_tokenizer
-from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.rows.targets import NO_TARGET
 from keras_selfattn.rows.texts import TEXTS

@@ -12,12 +12,12 @@ import numpy as np
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count
-from keras_selfattn.models.encoder_core import encoded
+from keras_selfattn.models.core.encoder_core import encoded
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import Shares
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions

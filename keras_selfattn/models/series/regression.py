@@ -11,10 +11,10 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.config import check_count
-from keras_selfattn.models.encoder_core import Sum
+from keras_selfattn.models.core.encoder_core import Sum
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.series.classifier import SeriesConfig, SeriesModel
 from keras_selfattn.models.series.forecast_features import LastFrames, NaiveForecast, Summary, batched
 from keras_selfattn.models.series.frame_layers import Frames, real_frames

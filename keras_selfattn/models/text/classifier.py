@@ -9,15 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.ensemble import member_outputs
+from keras_selfattn.models.core.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits

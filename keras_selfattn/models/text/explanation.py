@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.drawing.notebook import received, shown_tokens
-from keras_selfattn.models.attention_weights import collected_weights
+from keras_selfattn.models.core.attention_weights import collected_weights
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS
 from keras_selfattn.models.text.tokenizer import Tokenizer, split
 from keras_selfattn.models.vocabulary import PADDING_ID, as_strings

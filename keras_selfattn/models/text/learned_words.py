@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.encoder_core import Neighbours, Sum, encoded, pooled
+from keras_selfattn.models.core.encoder_core import Neighbours, Sum, encoded, pooled
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES
 from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.optimizers import adamw

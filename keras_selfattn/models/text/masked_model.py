@@ -13,13 +13,13 @@ from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.batches.length_sorted import checked_size
+from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.shapes import lengths_allowed
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.long_rows import windows
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
-from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.text.masked_pieces import MaskedPieces
 from keras_selfattn.models.text.masked_prediction import (

@@ -15,7 +15,7 @@ from keras_selfattn.models.pretrained.adapted_start import AdaptedStart
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig, MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.saved_file import load_file, refuse_quantized, run_figures
+from keras_selfattn.models.saving.saved_file import load_file, refuse_quantized, run_figures
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.

@@ -9,15 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches.rows import Rows, check_columns
 from keras_selfattn.models.batches.sample_weights import at_positions, position_weights
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.ensemble import member_outputs
+from keras_selfattn.models.core.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.adapted_start import token_starting_point
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedTokenConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
-from keras_selfattn.models.raw_inputs import Rows, check_columns
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule

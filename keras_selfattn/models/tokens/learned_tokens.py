@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.encoder_core import Neighbours, encoded
+from keras_selfattn.models.core.encoder_core import Neighbours, encoded
 from keras_selfattn.models.optimizers import adamw
 from keras_selfattn.models.tokens.token_features import FEATURES, FeatureEmbedding, TokenFeatures, learn_words
 

@@ -25,7 +25,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.machines.free_ports import free_port
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.saved_file import load_file
+from keras_selfattn.models.saving.saved_file import load_file
 from keras_selfattn.runs.run_folder import draft_run, writing
 from keras_selfattn.training.model_copies import Packed, packed
 from keras_selfattn.training.processes.clusters import Cluster, SideBySide, cluster_of

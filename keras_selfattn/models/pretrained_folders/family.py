@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.folder_fields import Fields
+from keras_selfattn.models.pretrained_folders.folder_fields import Fields
 from keras_selfattn.models.subwords.tokenizer_class import TokenizerClass
 
 # Names of `config.json` for the activations of `PretrainedConfig`.

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.family import Family
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
+from keras_selfattn.models.pretrained_folders.family import Family
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 # TensorFlow's names of a normalisation's weights, in folders converted from its checkpoints.

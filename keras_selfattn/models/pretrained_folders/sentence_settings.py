@@ -9,18 +9,18 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.config import check_count, is_number
-from keras_selfattn.models.model_folders.families import family_of
-from keras_selfattn.models.model_folders.family import Family
-from keras_selfattn.models.model_folders.folder_fields import (
+from keras_selfattn.models.pretrained_folders.families import family_of
+from keras_selfattn.models.pretrained_folders.family import Family
+from keras_selfattn.models.pretrained_folders.folder_fields import (
     FILES,
     MODULE_FILES,
     MODULES,
     SENTENCE,
     config_fields,
 )
-from keras_selfattn.models.model_folders.folder_tokenizer import read_tokenizer
-from keras_selfattn.models.model_folders.model_folder import ModelFolder
-from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
+from keras_selfattn.models.pretrained_folders.folder_tokenizer import read_tokenizer
+from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
+from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.user_warnings import warn_user
 

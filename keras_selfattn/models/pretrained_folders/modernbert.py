@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames, activation_named
-from keras_selfattn.models.model_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
+from keras_selfattn.models.pretrained_folders.family import (
+    Family,
+    FamilyHead,
+    MaskedHeadNames,
+    activation_named,
+)
+from keras_selfattn.models.pretrained_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
 from keras_selfattn.models.subwords.tokenizer_class import ALWAYS_FILE
 
 _FAR, _NEAR = "full_attention", "sliding_attention"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.model_folders.family import Family, FamilyHead
-from keras_selfattn.models.model_folders.model_folder import ModelFolder
+from keras_selfattn.models.pretrained_folders.family import Family, FamilyHead
+from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.rows.label_names import as_names
 
 _CLASSIFIER = "ForSequenceClassification"

@@ -8,9 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames, activation_named
-from keras_selfattn.models.model_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
-from keras_selfattn.models.model_folders.modernbert import MODERNBERT
+from keras_selfattn.models.pretrained_folders.family import (
+    Family,
+    FamilyHead,
+    MaskedHeadNames,
+    activation_named,
+)
+from keras_selfattn.models.pretrained_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
+from keras_selfattn.models.pretrained_folders.modernbert import MODERNBERT
 from keras_selfattn.models.subwords import tokenizer_class
 
 # Fixed in MPNet's architecture.

@@ -3,8 +3,8 @@
 import dataclasses
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.family import Family
-from keras_selfattn.models.model_folders.model_folder import ModelFolder
+from keras_selfattn.models.pretrained_folders.family import Family
+from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece

@@ -1,0 +1,1 @@
+"""Saved models: their files, and the record of the words and labels that weights belong to."""
