@@ -16,7 +16,7 @@ from keras_selfattn.rows.targets import TargetKind
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows with one target each, from files or for `training`; the models work on `raw_inputs.Rows`.
+    """Rows with one target each, from files or for `training`; the models work on `batches.rows.Rows`.
 
     Args:
         inputs: one for each row, in any container: a text, a list of tokens, a series, an image.

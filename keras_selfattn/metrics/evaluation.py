@@ -1,7 +1,7 @@
 """Evaluation on rows with known targets: they are read, labels unknown to the model set apart, and measured.
 
 Training and evaluation handle `LabelledRows` (of data: inputs, targets, source); models work on `Rows` (of
-raw_inputs).
+models.batches.rows).
 """
 
 import dataclasses

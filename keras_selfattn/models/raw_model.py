@@ -17,7 +17,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files.version_files import PORTABLE
 from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
 from keras_selfattn.layers.weights.policy_maps import settle_leaves
-from keras_selfattn.models import first_step
+from keras_selfattn.models import compiling
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, checked_size, padded
 from keras_selfattn.models.batches.outputs import in_order, outputs_at_positions
 from keras_selfattn.models.batches.row_reader import RowReader
@@ -33,7 +33,7 @@ from keras_selfattn.models.batches.shapes import compiles_each_shape, lengths_al
 from keras_selfattn.models.batches.shares import WHOLE, current_share
 from keras_selfattn.models.batches.source_batches import SourceBatches, check_alone
 from keras_selfattn.models.batches.sources import BatchSource, RawBatch, is_source
-from keras_selfattn.models.compile_arguments import OF_HEAD, CompileArguments, saved_arguments
+from keras_selfattn.models.compiling import OF_HEAD, CompileArguments, saved_arguments
 from keras_selfattn.models.config import EncoderConfig, checked_config
 from keras_selfattn.models.core.planned_summary import plan_lines
 from keras_selfattn.models.heads.class_heads import Head
@@ -256,7 +256,7 @@ class RawModel(keras.Model):
 
     def _adapt(self, rows: Rows, head: Head) -> None:
         """Call the hooks of subclasses, in this order, before the first step of training."""
-        first_step.check_strategy_scope(self)
+        compiling.check_strategy_scope(self)
         try:
             self._learn_front_end(rows)
             self._assemble(self._fit_linear(rows, head))
@@ -439,7 +439,7 @@ class RawModel(keras.Model):
 
     def create_metrics(self, targets: Sequence[Any]) -> None:
         """Create the variables of the metrics before the first step, from targets of which one is used."""
-        first_step.create_metrics(self, np.asarray(self.head.encoded(targets[:1])), self._core.output_shape)
+        compiling.create_metrics(self, np.asarray(self.head.encoded(targets[:1])), self._core.output_shape)
 
     def train_step(self, *args: Any) -> Any:
         """Run one step as `keras.Model.train_step`; the memory of its graph goes with the model."""
