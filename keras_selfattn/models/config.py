@@ -234,7 +234,7 @@ class TokenConfig(EncoderConfig):
 
 def check_count(name: str, value: Any) -> None:
     """Raise ConfigError naming the field if `value` is not a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_count(value):
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
 
 
@@ -250,10 +250,21 @@ def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
         raise ConfigError(f"`{name}` must be one of {', '.join(map(str, choices))}. Received {value!r}.")
 
 
+def check_text(name: str, value: Any) -> None:
+    """Raise ConfigError naming the field if `value` is no text."""
+    if not isinstance(value, str):
+        raise ConfigError(f"`{name}` must be a text. Received {value!r}.")
+
+
 def check_share(name: str, value: Any) -> None:
     """Raise ConfigError naming the field if `value` is not a dropout rate."""
     if not (is_number(value) and 0 <= value < 1):
         raise ConfigError(f"`{name}` must be a number in [0, 1). Received {value!r}.")
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Return True if a value is an integer, and no flag, of at least so much."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_number(value: Any) -> bool:

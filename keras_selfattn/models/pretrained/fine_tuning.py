@@ -41,7 +41,7 @@ class FineTuning:
         return steady_optimizer(_RATE, self._config.num_layers)
 
     def advised_training(self, rows: int) -> dict[str, Any]:
-        epochs = int(np.clip(np.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
+        epochs = epochs_for(_STEPS * _BATCH, rows, *_EPOCHS)
         settings = {"learning_rate": _RATE, "batch_size": _BATCH, "patience": 3, "epochs": epochs}
         return settings | {"refit": rows <= _REFITTED}
 
@@ -64,6 +64,11 @@ class FineTuning:
             model.get_layer("embedding").trainable = False
             for block in model.get_layer("encoder").blocks[: self._config.frozen_layers]:
                 block.trainable = False
+
+
+def epochs_for(rows_in_all: int, rows: int, least: int, most: int) -> int:
+    """Return the epochs in which a model reads so many rows in all, from `least` to `most`."""
+    return int(np.clip(np.ceil(rows_in_all / max(1, rows)), least, most))
 
 
 def rates_of_blocks(blocks: int) -> dict[str, float]:

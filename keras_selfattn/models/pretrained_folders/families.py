@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.config import is_count
 from keras_selfattn.models.pretrained_folders.family import (
     Family,
     FamilyHead,
@@ -45,7 +46,7 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
             f"{source} has position_embedding_type {positions!r} in config.json. Only 'absolute' can be read."
         )
     padding = config.get("pad_token_id", family.padding_id)
-    if isinstance(padding, bool) or not isinstance(padding, int) or padding < 0:
+    if not is_count(padding, 0):
         raise ConfigError(
             f"{source} pads with the id {padding!r} (pad_token_id in config.json). It must be 0 or more."
         )

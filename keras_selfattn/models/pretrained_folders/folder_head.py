@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.config import is_count
 from keras_selfattn.models.pretrained_folders.family import Family, FamilyHead
 from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.rows.label_names import as_names
@@ -91,7 +92,7 @@ def _labels(folder: ModelFolder) -> list[str]:
     named = folder.config.get("id2label")
     if named is None:
         count = folder.config.get("num_labels", 2)
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_UNNAMED:
+        if not is_count(count) or count > _MOST_UNNAMED:
             raise ConfigError(
                 f"num_labels in the config.json of {folder.path} must be an integer from 1 to "
                 f"{_MOST_UNNAMED:,}, unless id2label names the labels. Received {count!r}."

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.config import is_count
 from keras_selfattn.models.pretrained_folders.family import (
     Family,
     FamilyHead,
@@ -105,11 +106,11 @@ def _windows(config: Mapping[str, Any], faults: list[str]) -> list[int | None]:
     window, layers = config.get("local_attention", 128), config.get("num_hidden_layers", 22)
     kinds, every = config.get("layer_types"), config.get("global_attn_every_n_layers", 3)
     before = len(faults)
-    if not _is_count(layers) or layers > _MOST_LAYERS:
+    if not is_count(layers) or layers > _MOST_LAYERS:
         faults.append(f"num_hidden_layers is {layers!r}: it must be from 1 to {_MOST_LAYERS:,}")
-    if not _is_count(window):
+    if not is_count(window):
         faults.append(f"local_attention is {window!r}: it must be a positive integer")
-    if kinds is None and not _is_count(every):
+    if kinds is None and not is_count(every):
         faults.append(f"global_attn_every_n_layers is {every!r}: it must be a positive integer")
     if kinds is not None and not (
         isinstance(kinds, list) and len(kinds) == layers and all(each in tuple(_BASES) for each in kinds)
@@ -121,10 +122,6 @@ def _windows(config: Mapping[str, Any], faults: list[str]) -> list[int | None]:
         return []
     kinds = [_NEAR if place % every else _FAR for place in range(layers)] if kinds is None else kinds
     return [None if kind == _FAR else window // 2 for kind in kinds]
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _head_activation(config: Mapping[str, Any]) -> str:

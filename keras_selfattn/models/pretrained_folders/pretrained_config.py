@@ -11,6 +11,7 @@ from keras_selfattn.models.config import (
     check_count,
     check_flag,
     check_share,
+    is_count,
     is_number,
 )
 
@@ -138,12 +139,8 @@ class PretrainedConfig(EncoderConfig):
         if self.rotary_base is not None and self.relative_buckets:
             raise ConfigError("`rotary_base` and `relative_buckets` exclude each other. Received both.")
         fits = isinstance(self.windows, Sequence) and len(self.windows) in (0, self.num_layers)
-        if not fits or not all(each is None or _is_window(each) for each in self.windows):
+        if not fits or not all(each is None or is_count(each, 0) for each in self.windows):
             raise ConfigError(
                 "`windows` must be an empty list, or hold an integer that is not negative, or None, for each "
                 f"of the {self.num_layers} blocks. Received {self.windows!r}."
             )
-
-
-def _is_window(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -14,7 +14,7 @@ from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.classifier import Classifier, class_head
-from keras_selfattn.models.config import EncoderConfig, check_count
+from keras_selfattn.models.config import EncoderConfig, check_count, is_count
 from keras_selfattn.models.core.encoder_core import encoded
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import Shares
@@ -177,7 +177,7 @@ class SeriesClassifierConfig(SeriesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.kernels, bool) or not isinstance(self.kernels, int) or self.kernels < 0:
+        if not is_count(self.kernels, 0):
             raise ConfigError(f"`kernels` must be 0 or a positive integer. Received {self.kernels!r}.")
 
 

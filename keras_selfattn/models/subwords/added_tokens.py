@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.config import is_count
 from keras_selfattn.models.subwords.tokenizer_class import TokenizerClass
 from keras_selfattn.models.subwords.tokenizer_files import CONFIG, TOKENIZER, json_if_any
 
@@ -187,3 +188,19 @@ def _is_token(value: Any) -> bool:
 
 def _content(token: Any) -> Any:
     return token.get("content") if isinstance(token, Mapping) else token
+
+
+def check_added_ids(tokens: Mapping[str, int], mark: str) -> None:
+    """Raise ConfigError for added tokens that no tokenizer can find, or without an id.
+
+    Args:
+        tokens: their ids.
+        mark: the character that stands for them while a text is split.
+    """
+    for token, number in tokens.items():
+        if not token or mark in token:
+            raise ConfigError(
+                f"`added_tokens` must not be empty and must not hold U+{ord(mark):04X}. Received {token!r}."
+            )
+        if not is_count(number, 0):
+            raise ConfigError(f"`added_tokens` must have ids from 0 on. Received {number!r} for {token!r}.")

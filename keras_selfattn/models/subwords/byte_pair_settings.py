@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_flag
+from keras_selfattn.models.config import check_count, check_flag, check_text
 from keras_selfattn.models.long_rows import check_around
+from keras_selfattn.models.subwords.added_tokens import check_added_ids
 
 # Around an added token in a text. It is no character: Unicode reserves it for use inside a program.
 MARK = "\U0010ffff"
@@ -68,8 +69,7 @@ class BytePairSettings:
         for name in ("add_prefix_space", "composed", "whole_words"):
             check_flag(name, getattr(self, name))
         for name in ("unknown", "cls", "sep", "pad"):
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(f"`{name}` must be a text. Received {getattr(self, name)!r}.")
+            check_text(name, getattr(self, name))
         self._check_merges()
         self._check_added_tokens()
 
@@ -82,15 +82,7 @@ class BytePairSettings:
                 )
 
     def _check_added_tokens(self) -> None:
-        for token, number in self.added_tokens.items():
-            if not token or MARK in token:
-                raise ConfigError(
-                    f"`added_tokens` must not be empty and must not hold U+10FFFF. Received {token!r}."
-                )
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise ConfigError(
-                    f"`added_tokens` must have ids from 0 on. Received {number!r} for {token!r}."
-                )
+        check_added_ids(self.added_tokens, MARK)
         for name in _FLAGS[1:]:
             for token in getattr(self, name):
                 if token not in self.added_tokens:

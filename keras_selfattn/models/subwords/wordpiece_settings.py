@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_flag
+from keras_selfattn.models.config import check_count, check_flag, check_text
 from keras_selfattn.models.long_rows import check_around
+from keras_selfattn.models.subwords.added_tokens import check_added_ids
 
 # Around an added token while a text is normalised; so no added token may hold it.
 MARK = "\u2028"
@@ -72,20 +73,11 @@ class WordPieceSettings:
                 f"`strip_accents` must be True, False or None. Received {self.strip_accents!r}."
             )
         for name in ("continuing_prefix", "unknown", "cls", "sep", "pad"):
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(f"`{name}` must be a text. Received {getattr(self, name)!r}.")
+            check_text(name, getattr(self, name))
         self._check_added_tokens()
 
     def _check_added_tokens(self) -> None:
-        for token, number in self.added_tokens.items():
-            if not token or MARK in token:
-                raise ConfigError(
-                    f"`added_tokens` must not be empty and must not hold U+2028. Received {token!r}."
-                )
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise ConfigError(
-                    f"`added_tokens` must have ids from 0 on. Received {number!r} for {token!r}."
-                )
+        check_added_ids(self.added_tokens, MARK)
         for token in self.normalized_tokens:
             if token not in self.added_tokens:
                 raise ConfigError(f"`normalized_tokens` must be of `added_tokens`. Received {token!r}.")

@@ -13,7 +13,7 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.long_rows import pieces_within
 from keras_selfattn.models.optimizers import FineTuningAdamW
-from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks, steady_optimizer
+from keras_selfattn.models.pretrained.fine_tuning import epochs_for, rates_of_blocks, steady_optimizer
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.masked_head import guessed
 from keras_selfattn.models.pretrained.pretrained_body import pretrained_body, saved_tokenizer
@@ -46,7 +46,7 @@ class MaskedPieces:
         return steady_optimizer(_RATE, self._config.num_layers)
 
     def advised_training(self, rows: int) -> dict[str, Any]:
-        epochs = int(np.clip(math.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
+        epochs = epochs_for(_STEPS * _BATCH, rows, *_EPOCHS)
         settings = {"epochs": epochs, "learning_rate": _RATE, "batch_size": _BATCH}
         return settings | {"validation": validation_share(rows)}
 
