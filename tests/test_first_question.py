@@ -173,7 +173,7 @@ def test_the_command_evaluates_a_file_of_one_blank_text(tmp_path):
 def test_a_sum_keeps_the_first_mask_and_any_shape():
     ids = keras.Input((None,), dtype="int32")
     first, second = (keras.layers.Embedding(9, 8, mask_zero=True)(ids) for _ in range(2))
-    model = keras.Model(ids, models.encoder_core.Sum()([first, second]))
+    model = keras.Model(ids, models.core.encoder_core.Sum()([first, second]))
     for shape in ((0, 0), (1, 0), (0, 3), (1, 1)):
         found = model(np.ones(shape, "int32"))
         assert found.shape == (*shape, 8)
