@@ -17,8 +17,8 @@ from keras_selfattn.models.vocabulary import PADDING_ID
 from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 from ..saved_weights import Weights
+from .answers import Answers
 from .explain import named_weights
-from .named_outputs import Answers
 from .preprocessing import Front
 from .tf_examples import can_parse, parsed, serialized_examples
 from .trial_requests import Request

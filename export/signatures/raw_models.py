@@ -17,7 +17,7 @@ from . import (  # noqa: F401
     text_preprocessing,
     token_preprocessing,
 )
-from .named_outputs import Answers, Classification, Labelling, LabelSets, Numbers, Vectors
+from .answers import Answers, Classification, Labelling, LabelSets, Numbers, Vectors
 from .raw_front import RawFront, front_of, nearest, raw_front  # noqa: F401  imported from here
 
 
