@@ -21,6 +21,10 @@ import numpy as np
 
 _TIMED = 30  # requests
 _TRIES = 3
+# As in serving/wire/signature_names.py, models/heads/label_rules.py and models/tokens/span_labels.py: this
+# program runs without the package, and a test compares them.
+_LABEL, _LABELS, _SCORE, _PROBABILITIES = "label", "labels", "score", "probabilities"
+_THRESHOLD, _LEAST = 0.5, 1e-30
 Arrays = dict[str, np.ndarray]
 Wrong = dict[str, np.ndarray]  # by the outputs' names: bool, where they are wrong
 Run = Callable[[str, Arrays], Arrays]
@@ -130,20 +134,75 @@ def _other_form(case: dict[str, Any], found: Arrays) -> str | None:
 
 def _wrong_numbers(case: dict[str, Any], found: Arrays) -> Wrong:
     """Return which values of each output are wrong."""
-    return {name: _wrong_values(name, wanted, found[name], case) for name, wanted in case["outputs"].items()}
+    ties, nowhere = _ties(case["outputs"], found, case["tolerance"]), np.False_
+    return {
+        name: _wrong_values(wanted, found[name], ties.get(name, nowhere), case["tolerance"])
+        for name, wanted in case["outputs"].items()
+    }
 
 
-def _wrong_values(name: str, wanted: np.ndarray, value: np.ndarray, case: dict[str, Any]) -> np.ndarray:
+def _wrong_values(wanted: np.ndarray, value: np.ndarray, tied: Any, tolerance: float) -> np.ndarray:
     if wanted.dtype.kind == "f":
-        return ~(_apart(wanted, value) <= case["tolerance"])
-    different = np.asarray(wanted != value)
-    probabilities = case["outputs"].get("probabilities")
-    if name == "label" and probabilities is not None and probabilities.shape[:-1] == wanted.shape:
-        best = np.sort(probabilities, axis=-1)[..., -2:]
-        # Labels have no distance: they may differ where two are equally probable, and only there.
-        different &= best[..., -1] - best[..., 0] > 2 * case["tolerance"]
+        return ~(_apart(wanted, value) <= tolerance) & ~tied
+    different = np.asarray(wanted != value) & ~tied
     # All at once: each value of a graph that draws one of two would soon be right by chance.
     return np.full(different.shape, different.any())
+
+
+def _ties(wanted: Arrays, found: Arrays, tolerance: float) -> Wrong:
+    """Return by output where an answer may be another than the model's.
+
+    Labels have no distance. They may differ only where probabilities within the tolerance of the model's
+    decide otherwise: at a tie of the rule that chose the labels. The rules are those of
+    `signatures/answers.py`.
+    """
+    probabilities, ties = wanted.get(_PROBABILITIES), {}
+    if probabilities is None:
+        return ties
+    if _LABELS in wanted and wanted[_LABELS].shape == probabilities.shape:
+        # A label of the row in one of the answers, "" in the other; never another label.
+        one = (wanted[_LABELS] == b"") != (found[_LABELS] == b"")
+        ties[_LABELS] = one & (np.abs(probabilities - _THRESHOLD) <= tolerance)
+    if _LABEL in wanted and wanted[_LABEL].shape == probabilities.shape[:-1]:
+        ties[_LABEL] = np.isnan(probabilities).any(axis=-1)  # no rule chooses among these
+        if _SCORE in wanted and wanted[_SCORE].shape == wanted[_LABEL].shape:
+            ties[_SCORE] = np.asarray(wanted[_LABEL] != found[_LABEL])
+            ties[_SCORE] &= _tied_rows(probabilities, wanted[_SCORE], found[_SCORE], tolerance)
+            ties[_LABEL] |= ties[_SCORE]
+        elif probabilities.shape[-1] > 1:
+            best = np.sort(probabilities, axis=-1)[..., -2:]
+            ties[_LABEL] |= best[..., -1] - best[..., 0] <= 2 * tolerance
+    return ties
+
+
+def _tied_rows(
+    probabilities: np.ndarray, wanted: np.ndarray, found: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """Return where another label may be right: there its score is that of another class, in a row that ties.
+
+    Rows whose labels mark spans are chosen whole, by the product of their labels' probabilities, so a tie of
+    two rows changes labels, and their scores, that are far from a tie by themselves.
+
+    Args:
+        probabilities: the model's, float `[rows, classes]` or `[rows, positions, classes]`.
+        wanted: the model's scores, the probabilities of its labels, float `[rows]` or `[rows, positions]`.
+        found: the graph's scores.
+        tolerance: the largest difference of the graph's probabilities from the model's.
+    """
+    with_score = (np.abs(probabilities - found[..., None]) <= tolerance).sum(axis=-1)
+    other_class = with_score > (np.abs(wanted - found) <= tolerance)  # the model's own is one of them
+    first, second = wanted.astype("float64"), found.astype("float64")
+    # Each product is at least what the tolerance may have left of the other.
+    tied = (_log_product(second) >= _log_product(first - tolerance)) & (
+        _log_product(first) >= _log_product(second - tolerance)
+    )
+    return other_class & tied
+
+
+def _log_product(scores: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the product of each row's scores, for each of its positions."""
+    logs = np.log(np.maximum(scores, _LEAST))
+    return logs if logs.ndim == 1 else logs.sum(axis=-1, keepdims=True)
 
 
 def _apart(first: np.ndarray, other: np.ndarray) -> np.ndarray:

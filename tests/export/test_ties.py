@@ -1,0 +1,128 @@
+"""The check of an export forgives another label at a tie of the rule that chose it, and nowhere else."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_selfattn import models
+from keras_selfattn.export import check, export_saved_model
+from keras_selfattn.export.signatures.answers import Classification, Labelling, LabelSets
+from keras_selfattn.models.tokens.span_labels import SpanDecoder
+
+
+def refused(run, outputs):
+    """Return why `check.py` refuses the answers of `run`, None if it takes them."""
+    case = {"signature": "s", "inputs": {}, "outputs": outputs, "tolerance": 1e-5}
+    return check.wrong(case, lambda *_: run(0), lambda *_: run(0))
+
+
+# The model's answers, and those of a graph whose probabilities differ by half of the tolerance: at a tie each
+# has other labels, by the same rule.
+_NEAR = np.float32(4e-6)
+_BEFORE_TIE = np.float32([[0.9, 0.5 + _NEAR, 0.1], [0.2, 0.8, 0.7]])
+_AFTER_TIE = np.float32([[0.9, 0.5 - _NEAR, 0.1], [0.2, 0.8, 0.7]])
+
+
+def answered(answers, probabilities, mask=None):
+    """Return answers of the graph, as `check.py` reads them."""
+    outputs = tf.constant(probabilities)
+    if mask is not None:
+        outputs._keras_mask = tf.constant(mask)
+    return {name: value.numpy() for name, value in answers.named(outputs).items()}
+
+
+def with_value(outputs, name, place, value):
+    changed = outputs[name].copy()
+    changed[place] = value
+    return {**outputs, name: changed}
+
+
+def test_labels_of_a_row_may_differ_where_a_probability_is_one_half_and_only_there():
+    answers = LabelSets(["a", "b", "c"])
+    wanted, found = (answered(answers, each) for each in (_BEFORE_TIE, _AFTER_TIE))
+    assert [each["labels"].tolist()[0] for each in (wanted, found)] == [[b"a", b"b", b""], [b"a", b"", b""]]
+    assert refused(lambda _: found, wanted) is None
+    assert refused(lambda _: wanted, found) is None
+    for place, value in (((0, 0), b""), ((0, 2), b"c"), ((1, 1), b""), ((0, 1), b"c")):
+        wrong = with_value(found, "labels", place, value)
+        assert refused(lambda _, wrong=wrong: wrong, wanted) == "labels differs from the model's"
+
+
+# B-A I-A and O O are equally probable, 0.4 * 0.6 = 0.6 * 0.4, while no two labels of one token are; O I-A is
+# not valid.
+_TIED_SPANS = np.float32([[[0.4, 0.0, 0.6], [0.0, 0.6, 0.4], [0, 0, 0]], [[0.7, 0.1, 0.2]] * 3])
+_TIED_MASK = [[True, True, False], [True, True, True]]
+
+
+def tied_paths():
+    """Return the answers of a labeller of spans to rows of which one has two paths of equal probability."""
+    answers = Labelling(["B-A", "I-A", "O"], SpanDecoder(["B-A", "I-A", "O"]))
+    raised = np.zeros_like(_TIED_SPANS)
+    raised[0, 0, 0] = _NEAR
+    return [answered(answers, _TIED_SPANS + sign * raised, _TIED_MASK) for sign in (1, -1)]
+
+
+def test_a_path_of_labels_and_its_scores_may_differ_where_two_paths_tie():
+    spans, outside = tied_paths()
+    assert spans["label"].tolist()[0] == [b"B-A", b"I-A", b""]
+    assert outside["label"].tolist()[0] == [b"O", b"O", b""]
+    assert refused(lambda _: outside, spans) is None
+    assert refused(lambda _: spans, outside) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "place", "value", "reason"),
+    [
+        # Of a path that ties with none.
+        ("label", (1, 0), b"O", "label differs from the model's"),
+        ("score", (1, 0), 0.2, "score differs from the model's by 0.5 (allowed: 1e-05)"),
+        # Of the tied one: a label without its score, scores without their labels, and padding with a score.
+        ("label", (0, 0), b"B-A", "score differs from the model's by 0.2 (allowed: 1e-05)"),
+        ("score", (0, 0), 0.5, "label differs from the model's"),
+        ("score", (0, 1), 0.6, "label differs from the model's"),
+        ("score", (0, 2), 0.4, "label differs from the model's"),
+    ],
+)
+def test_a_wrong_label_or_score_beside_a_tie_is_refused(output, place, value, reason):
+    spans, outside = tied_paths()
+    found = with_value(outside, output, place, value)
+    assert refused(lambda _: found, spans) == reason
+
+
+def test_a_wrong_label_with_its_own_low_score_is_refused():
+    """The less probable one of two rows of labels, each label with its probability."""
+    spans, _ = tied_paths()
+    wrong = with_value(with_value(spans, "label", (1, 2), b"O"), "score", (1, 2), 0.2)
+    assert "differs from the model's" in refused(lambda _: wrong, spans)
+
+
+def test_a_label_at_a_tie_is_that_of_a_class_with_its_score():
+    """The third class, which ties with none, has another probability than the score."""
+    outputs = np.float32([[0.4, 0.4, 0.2]])
+    wanted = answered(Classification(["a", "b", "c"]), outputs)
+    assert wanted["label"].tolist() == [b"a"]
+    assert refused(lambda _: {**wanted, "label": np.array([b"b"])}, wanted) is None
+    third = {**wanted, "label": np.array([b"c"]), "score": np.float32([0.2])}
+    assert "differs from the model's" in refused(lambda _: third, wanted)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_model_of_many_labels_a_row_is_exported_in_half_precision(tmp_path):
+    """Some of its probabilities are nearer to one half than the graph is to the model."""
+    keras.utils.set_random_seed(0)
+    config = models.TextConfig(width=16, num_layers=2, num_heads=2, wide=False, members=1)
+    labels = [f"label {place}" for place in range(400)]
+    model = models.TextClassifier(
+        config, vocabulary=["good", "film"], labels=labels, multi_label=True, dtype="bfloat16"
+    )
+    random = np.random.default_rng(0)
+    for weight in model.core.get_layer("logits").weights:
+        weight.assign(random.normal(0, 0.05, weight.shape))
+    folder = export_saved_model(model, tmp_path)
+    answers = tf.saved_model.load(str(folder)).signatures["serving_default"](text=tf.constant(["good film"]))
+    chosen = answers["probabilities"].numpy()[0] >= 0.5
+    wanted = [label.encode() if is_there else b"" for label, is_there in zip(labels, chosen, strict=True)]
+    assert answers["labels"].numpy()[0].tolist() == wanted
+    assert 0 < chosen.sum() < 400
