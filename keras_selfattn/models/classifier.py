@@ -5,10 +5,11 @@ from typing import Any, cast
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches.rows import Rows
-from keras_selfattn.models.heads.class_heads import BITS, THRESHOLD, ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.class_heads import BITS, ClassHead, Head, LabelHead, MultiLabelHead
 from keras_selfattn.models.heads.indicators import as_indicators
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.rows.label_names import may_bear_several
+from keras_selfattn.rows.targets import LABEL_SET
 
 
 class Classifier(RawModel):
@@ -30,12 +31,12 @@ class Classifier(RawModel):
     @property
     def labels(self) -> list[str]:
         """Label names in the order of the classes; none before training."""
-        return [] if self._head is None else list(cast(ClassHead, self._head).labels)
+        return [] if self._head is None else list(cast(LabelHead, self._head).labels)
 
     @property
     def multi_label(self) -> bool:
         """True if a row can have several labels, or none."""
-        return isinstance(self._head, MultiLabelHead)
+        return self._head is not None and self._head.target_kind == LABEL_SET
 
     def get_config(self) -> dict[str, Any]:
         return {"multi_label": self._multi_label_asked, **super().get_config()}
@@ -52,7 +53,7 @@ class Classifier(RawModel):
         if found is not None:
             if self._head is None:
                 found.check_all_occur()
-            y = found.several() if issubclass(kind, MultiLabelHead) else found.one_hot()
+            y = found.several() if kind.target_kind == LABEL_SET else found.one_hot()
         return super().read_rows(x, y, weights, kind)
 
     def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
@@ -65,11 +66,7 @@ class Classifier(RawModel):
         Returns:
             A name for each row, or a list of names, those with a probability of one half or more.
         """
-        found = self.predict(x, batch_size, verbose=0)
-        names = self.labels
-        if self.multi_label:
-            return [[names[place] for place in (row >= THRESHOLD).nonzero()[0]] for row in found]
-        return [names[place] for place in found.argmax(axis=-1)]
+        return cast(LabelHead, self.head).answered(self.predict(x, batch_size, verbose=0))
 
 
 def class_head(labels: Sequence[str], *, multi_label: bool | None) -> Head:

@@ -10,6 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability, reliability
 from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.models.heads.label_rules import largest
 from keras_selfattn.models.heads.probabilities import Mixture, Probabilities
 from keras_selfattn.models.raw_model import RawModel
 
@@ -103,10 +104,10 @@ class Calibration:
         """Fit and set the shares of the two paths; return the loss and accuracy of both together."""
         deep, wide, shares, loss = self._set_shares()
         logits = shares[0] * deep + shares[1] * wide
-        if self._probabilities.activation == "sigmoid":
+        if not self._probabilities.exclusive:
             right = np.mean((logits > 0) == (self._targets > 0), axis=-1)
         else:
-            right = logits.argmax(axis=-1) == self._targets
+            right = largest(logits) == self._targets
         return loss, float(np.average(right, weights=self._weights))
 
     @property
@@ -134,11 +135,11 @@ class Calibration:
 
     def _reliability(self, logits: np.ndarray) -> Reliability:
         """Return the reliability of the answers; of several labels a row, of each label's probability."""
-        if self._probabilities.activation == "sigmoid":
+        if not self._probabilities.exclusive:
             shares = (1 + np.tanh(logits / 2)) / 2  # exp(-logits) would overflow
             return reliability(self._targets.ravel() > 0, shares.ravel())
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        right = logits.argmax(axis=-1) == self._targets
+        right = largest(logits) == self._targets
         return reliability(right, weights.max(axis=-1) / weights.sum(axis=-1))
 
     def _fitted_temperature(self, logits: np.ndarray) -> float:
@@ -160,13 +161,13 @@ class Calibration:
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)
         logs = np.log(np.maximum(found, _LEAST))
-        if self._probabilities.activation == "softmax":
+        if self._probabilities.exclusive:
             return logs
         return logs - np.log(np.maximum(1 - found, _LEAST))
 
     def _loss(self, logits: np.ndarray, doubt: float) -> float:
         """Return the mean cross-entropy of logits against the smoothed targets."""
-        if self._probabilities.activation == "sigmoid":
+        if not self._probabilities.exclusive:
             doubted = self._targets + doubt * (0.5 - self._targets)
             of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)
             return float(np.average(of_rows, weights=self._weights))

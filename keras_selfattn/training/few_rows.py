@@ -14,9 +14,9 @@ from keras import ops
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.shapes import compiles_each_shape
-from keras_selfattn.models.heads.class_heads import ClassHead
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.schedule import check_finite, scheduled_optimizer
 
@@ -40,11 +40,8 @@ def trains_on_pairs(model: RawModel, rows: LabelledRows, config: TrainConfig) ->
     each of at most 1,000 rows has one label. `label_smoothing` needs steps on the labels themselves.
     """
     start: Any = getattr(model, "start", None)
-    if (
-        start is None
-        or not isinstance(model.config, FineTunedConfig)
-        or not isinstance(model.head, ClassHead)
-    ):
+    one_label = model.head.target_kind == ONE_LABEL
+    if start is None or not isinstance(model.config, FineTunedConfig) or not one_label:
         return False
     frozen = model.config.frozen_layers == model.config.num_layers
     few = len(rows) <= FEW_ROWS and not config.label_smoothing

@@ -15,6 +15,7 @@ from keras import ops
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.core.ensemble import logits_of
 from keras_selfattn.models.heads.integer_labels import by_place, named
+from keras_selfattn.models.heads.label_rules import THRESHOLD, at_least_half, largest  # noqa: F401
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names, indices_of, sorted_names
 from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL, TargetKind
@@ -91,14 +92,15 @@ class SmoothedBinaryCrossentropy(_Smoothed):
         return keras.losses.binary_crossentropy(y_true, y_pred, label_smoothing=self.label_smoothing)
 
 
-# From this probability on, one of several labels counts as predicted.
-THRESHOLD = 0.5
 # Names of which rows of equal length may be indicators.
 BITS = {"0", "1", "0.0", "1.0", "False", "True"}
 
 
 class Head(ABC):
     """The head of a model.
+
+    The figures of its answers are in `metrics/`, the names of its outputs in the graph of an export in
+    `export/signatures/answers.py`; both are found by its class, or by the nearest base class that has some.
 
     Attributes:
         task: the model's task, as reports and exports call it.
@@ -162,7 +164,38 @@ class Head(ABC):
         return None
 
 
-class ClassHead(Head):
+class LabelHead(Head):
+    """Probabilities of named classes.
+
+    Args:
+        labels: label names in the order of the classes.
+
+    Attributes:
+        exclusive: True if one class excludes the others, so that the probabilities sum to 1.
+    """
+
+    exclusive: ClassVar[bool]
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = checked_labels(labels)
+
+    @abstractmethod
+    def chosen(self, outputs: Any) -> Any:
+        """Return the classes that probabilities decide for, as indices or, of several a row, as bool."""
+
+    @abstractmethod
+    def answered(self, outputs: Any) -> list[Any]:
+        """Return the labels that probabilities decide for, by name: for each row as a target of `read`."""
+
+    def outputs(
+        self, x: Tensor | list[Tensor], wide: Tensor | None = None, first: Shares = FIRST_SHARES
+    ) -> Tensor:
+        logits = _logits(x, wide, first, self.labels, exclusive=self.exclusive)
+        activation = "softmax" if self.exclusive else "sigmoid"
+        return Probabilities(activation, dtype="float32", name="probabilities")(logits)
+
+
+class ClassHead(LabelHead):
     """One label for a row, of several.
 
     Args:
@@ -171,9 +204,7 @@ class ClassHead(Head):
 
     task = "classification"
     target_kind = ONE_LABEL
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = checked_labels(labels)
+    exclusive = True
 
     @classmethod
     def from_targets(cls, targets: Iterable[str]) -> "ClassHead":
@@ -202,9 +233,12 @@ class ClassHead(Head):
     def encoded(self, targets: Sequence[str]) -> np.ndarray:
         return indices_of(targets, self.labels)
 
-    def outputs(self, x: Tensor, wide: Tensor | None = None, first: Shares = FIRST_SHARES) -> Tensor:
-        logits = _logits(x, wide, first, self.labels, exclusive=True)
-        return Probabilities("softmax", dtype="float32", name="probabilities")(logits)
+    def chosen(self, outputs: Any) -> Any:
+        """Return the index of each row's label, int `[B]`, from probabilities `[B, C]`."""
+        return largest(outputs)
+
+    def answered(self, outputs: Any) -> list[Any]:
+        return [self.labels[place] for place in self.chosen(outputs).tolist()]
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         return SmoothedCrossentropy(label_smoothing)
@@ -225,7 +259,7 @@ class ClassHead(Head):
         raise ConfigError(f'`class_weight` must be a dict or, with raw rows, "balanced". Received {asked!r}.')
 
 
-class MultiLabelHead(Head):
+class MultiLabelHead(LabelHead):
     """Any number of labels for a row: none, some or all.
 
     Args:
@@ -234,9 +268,7 @@ class MultiLabelHead(Head):
 
     task = "multi-label"
     target_kind = LABEL_SET
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        self.labels = checked_labels(labels)
+    exclusive = False
 
     @classmethod
     def from_targets(cls, targets: Iterable[Sequence[str]]) -> "MultiLabelHead":
@@ -271,9 +303,12 @@ class MultiLabelHead(Head):
             found[row, indices_of(names, self.labels)] = 1
         return found
 
-    def outputs(self, x: Tensor, wide: Tensor | None = None, first: Shares = FIRST_SHARES) -> Tensor:
-        logits = _logits(x, wide, first, self.labels, exclusive=False)
-        return Probabilities("sigmoid", dtype="float32", name="probabilities")(logits)
+    def chosen(self, outputs: Any) -> Any:
+        """Return which labels each row has, bool `[B, C]`, from probabilities `[B, C]`."""
+        return at_least_half(outputs)
+
+    def answered(self, outputs: Any) -> list[Any]:
+        return [[self.labels[place] for place in row.nonzero()[0]] for row in self.chosen(outputs)]
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         return SmoothedBinaryCrossentropy(label_smoothing)

@@ -105,6 +105,11 @@ class Probabilities(keras.layers.Layer):
         self.activation = activation
         self.supports_masking = True
 
+    @property
+    def exclusive(self) -> bool:
+        """True if one class excludes the others, so that the probabilities sum to 1."""
+        return self.activation == "softmax"
+
     def build(self, input_shape: tuple) -> None:
         self.temperature = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="temperature", dtype="float32"

@@ -231,7 +231,7 @@ class PretrainedStart(EncoderStart):
     def _head_for(self, wanted: Head) -> FolderHead | None:
         """Return the folder's head if it has the same labels in any order, and as many of them for a text."""
         head = self._head
-        if not isinstance(head, FolderHead) or head.multi_label != isinstance(wanted, MultiLabelHead):
+        if not isinstance(head, FolderHead) or wanted.target_kind != head.target_kind:
             return None
         return head if set(head.labels) == set(wanted.state["labels"]) else None
 

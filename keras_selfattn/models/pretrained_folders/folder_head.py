@@ -10,6 +10,7 @@ from keras_selfattn.models.config import is_count
 from keras_selfattn.models.pretrained_folders.family import Family, FamilyHead
 from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.rows.label_names import as_names
+from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL, TargetKind
 
 _CLASSIFIER = "ForSequenceClassification"
 _SEVERAL = "multi_label_classification"
@@ -31,6 +32,11 @@ class FolderHead:
     labels: list[str]
     multi_label: bool
     settings: Mapping[str, Any]
+
+    @property
+    def target_kind(self) -> TargetKind:
+        """The kind of its targets, as that of a model's head."""
+        return LABEL_SET if self.multi_label else ONE_LABEL
 
 
 def is_classifier(folder: ModelFolder) -> bool:

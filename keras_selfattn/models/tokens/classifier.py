@@ -114,8 +114,7 @@ class TokenClassifier(WordModel[Words]):
             x: rows of tokens.
             batch_size: rows in a step.
         """
-        chosen = cast(PositionHead, self.head).chosen(self.predict(x, batch_size, verbose=0))
-        return [[self.labels[place] for place in row.tolist()] for row in chosen]
+        return cast(PositionHead, self.head).answered(self.predict(x, batch_size, verbose=0))
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core

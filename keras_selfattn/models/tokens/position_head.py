@@ -16,6 +16,7 @@ from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.batches.sample_weights import aligned
 from keras_selfattn.models.heads.class_heads import ClassHead
 from keras_selfattn.models.heads.integer_labels import named
+from keras_selfattn.models.heads.label_rules import largest
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder, rule_of
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, indices_of, label_rows, without_column
 from keras_selfattn.rows.span_schemes import scheme_of
@@ -60,7 +61,7 @@ class PositionHead(ClassHead):
     def chosen(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the indices of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
         if self.decoder is None:
-            return [row.argmax(axis=-1) for row in outputs]
+            return [largest(row) for row in outputs]
         decode = tf.function(self.decoder, reduce_retracing=True, autograph=False)
         found: list[np.ndarray] = [np.zeros(0, np.int32)] * len(outputs)
         batches = LengthSortedBatches(outputs, batch_size=_ROWS)
@@ -70,6 +71,9 @@ class PositionHead(ClassHead):
                 place = next(places)
                 found[place] = row[: batches.lengths[place]]
         return found
+
+    def answered(self, outputs: Sequence[np.ndarray]) -> list[list[str]]:
+        return [[self.labels[place] for place in row.tolist()] for row in self.chosen(outputs)]
 
     @staticmethod
     def read(y: Any) -> list[LabelList]:
