@@ -1,14 +1,17 @@
 """Figures of predictions of one label for each row, by scikit-learn's definitions; and their calibration."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.metrics.head_metrics import Decisions, HeadMetrics, Line, head_metrics
 from keras_selfattn.metrics.reliability import reliability
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, class_reports
+from keras_selfattn.models.heads.class_heads import ClassHead
 from keras_selfattn.rows.label_names import sorted_names
 
 
@@ -122,3 +125,25 @@ def classification_report(
         confusion=confusion_matrix(true, predicted, labels=names),
         calibration_error=None if confidence is None else calibration_error(true, predicted, confidence),
     )
+
+
+@head_metrics.register(ClassHead)
+class OneLabelMetrics(HeadMetrics[ClassHead]):
+    """Of one label for each row."""
+
+    def report(self, targets: Sequence[str], outputs: Any, baselines: Mapping[str, np.ndarray]) -> Report:
+        answers = self.head.answered(outputs)
+        return classification_report(self.head.labels, targets, answers, np.max(outputs, axis=-1))
+
+    def mistakes(self, rows: LabelledRows, outputs: Any) -> list[Line]:
+        found = []
+        answers = zip(rows.targets, outputs, self.head.answered(outputs), strict=True)
+        for row, (target, probabilities, answer) in enumerate(answers):
+            if answer != target:
+                found.append((rows.place(row), row, target, answer, float(probabilities.max())))
+        return found
+
+    def decisions(self, targets: Sequence[str], outputs: Any) -> Decisions:
+        answers = zip(self.head.answered(outputs), targets, strict=True)
+        right = [answer == label for answer, label in answers]
+        return Decisions(np.array(right, bool), np.max(outputs, axis=-1))

@@ -16,10 +16,9 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.reliability import Reliability, reliability
 from keras_selfattn.metrics.report import Columns, Report
-from keras_selfattn.metrics.report_of_model import report_of
-from keras_selfattn.models.heads.class_heads import Head, MultiLabelHead
+from keras_selfattn.metrics.report_of_model import head_metrics, report_of
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.user_warnings import warn_user
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
@@ -46,9 +45,10 @@ class Evaluation:
     figures: Report
     baselines: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
-    def reliability(self) -> Reliability:
-        """Return how often answers of each probability are right, of a head with probabilities."""
-        return reliability(*_decisions(self.head, self.rows, self.outputs))
+    def reliability(self) -> Reliability | None:
+        """Return how often answers of each probability are right; None of a head without probabilities."""
+        decisions = head_metrics(self.head).decisions(self.rows.targets, self.outputs)
+        return None if decisions is None else reliability(*decisions)
 
     def mistakes(self) -> Columns:
         """Return the wrongly predicted rows, the worst first; see `mistakes_of`."""
@@ -185,24 +185,3 @@ def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     baselines = model.baselines(rows.inputs)
     figures = report_of(model.head, rows.targets, outputs, baselines)
     return Evaluation(model.head, rows, outputs, figures, baselines)
-
-
-def _decisions(head: Any, rows: LabelledRows, outputs: Any) -> tuple[Any, Any]:
-    """Return whether each answer is right, and its probability; of several labels a row, of each label."""
-    if isinstance(head, PositionHead):
-        chosen = head.chosen(outputs)
-        pairs = list(zip(outputs, chosen, strict=True))
-        probability = np.concatenate([row[np.arange(len(row)), places] for row, places in pairs])
-        right = [
-            head.labels[place] == label
-            for places, labels in zip(chosen, rows.targets, strict=True)
-            for place, label in zip(places.tolist(), labels, strict=True)
-        ]
-        return np.array(right, bool), probability
-    outputs = np.asarray(outputs)
-    if isinstance(head, MultiLabelHead):
-        borne = np.array([np.isin(head.labels, list(target)) for target in rows.targets])
-        return borne.ravel(), outputs.ravel()
-    answers = [head.labels[place] for place in outputs.argmax(axis=-1)]
-    right = [answer == label for answer, label in zip(answers, rows.targets, strict=True)]
-    return np.array(right, bool), outputs.max(axis=-1)

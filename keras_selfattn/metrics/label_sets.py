@@ -1,10 +1,15 @@
 """Figures of predictions of several labels for each row, from the counts of each label."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.metrics.classes import with_unknown
+from keras_selfattn.metrics.head_metrics import Decisions, HeadMetrics, Line, head_metrics
 from keras_selfattn.metrics.report import (
     ClassReport,
     Columns,
@@ -12,6 +17,7 @@ from keras_selfattn.metrics.report import (
     class_columns,
     precision_recall_f1,
 )
+from keras_selfattn.models.heads.class_heads import MultiLabelHead
 
 
 @dataclass(frozen=True)
@@ -70,3 +76,36 @@ def label_set_report(labels: Sequence[str], true: np.ndarray, predicted: np.ndar
         classes=classes,
         count=len(true),
     )
+
+
+@head_metrics.register(MultiLabelHead)
+class LabelSetMetrics(HeadMetrics[MultiLabelHead]):
+    """Of any number of labels for each row."""
+
+    decided = "each label"
+
+    def report(
+        self, targets: Sequence[Sequence[str]], outputs: Any, baselines: Mapping[str, np.ndarray]
+    ) -> Report:
+        known = self.head.labels
+        labels = with_unknown(known, chain.from_iterable(targets))
+        true = np.asarray(MultiLabelHead(labels).encoded(targets), bool)
+        unknown = np.zeros((len(targets), len(labels) - len(known)), bool)
+        return label_set_report(labels, true, np.concatenate([self.head.chosen(outputs), unknown], axis=-1))
+
+    def mistakes(self, rows: LabelledRows, outputs: Any) -> list[Line]:
+        found, answered = [], self.head.answered(outputs)
+        for row, (target, answer, chosen) in enumerate(
+            zip(rows.targets, outputs, self.head.chosen(outputs), strict=True)
+        ):
+            wrong = chosen != np.isin(self.head.labels, target)
+            unknown = set(target) - set(self.head.labels)
+            if wrong.any() or unknown:
+                sure = 1.0 if unknown else float(np.maximum(answer, 1 - answer)[wrong].max())
+                found.append((rows.place(row), row, list(target), answered[row], sure))
+        return found
+
+    def decisions(self, targets: Sequence[Sequence[str]], outputs: Any) -> Decisions:
+        """Return a decision for each label of each row: the label is there, with its probability."""
+        there = np.array([np.isin(self.head.labels, list(target)) for target in targets])
+        return Decisions(there.ravel(), np.asarray(outputs).ravel())

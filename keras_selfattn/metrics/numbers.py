@@ -1,12 +1,15 @@
 """Figures of predicted numbers: their distance from the true ones, beside baselines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.metrics.head_metrics import HeadMetrics, Line, head_metrics, short
 from keras_selfattn.metrics.report import Columns, Report
+from keras_selfattn.models.series.number_head import NumbersHead
 
 
 class Errors(NamedTuple):
@@ -76,3 +79,31 @@ def _errors(true: np.ndarray, predicted: np.ndarray) -> Errors:
 def _named(suffix: str, errors: Errors) -> dict[str, float]:
     names = ("mean_absolute_error", "root_mean_squared_error")
     return {f"{name}{suffix}": value for name, value in zip(names, errors, strict=True)}
+
+
+@head_metrics.register(NumbersHead)
+class NumberMetrics(HeadMetrics[NumbersHead]):
+    """Of one number for each row, or several."""
+
+    ranked_by = "error"
+
+    def report(
+        self, targets: Sequence[np.ndarray], outputs: Any, baselines: Mapping[str, np.ndarray]
+    ) -> Report:
+        return number_report(self.head.encoded(targets), outputs, baselines)
+
+    def mistakes(self, rows: LabelledRows, outputs: Any) -> list[Line]:
+        errors = np.abs(np.stack(rows.targets) - outputs).mean(axis=-1).tolist()
+        each = enumerate(zip(rows.targets, outputs, errors, strict=True))
+        return [
+            (rows.place(row), row, _plain(true), _plain(found), error) for row, (true, found, error) in each
+        ]
+
+    def decisions(self, targets: Sequence[np.ndarray], outputs: Any) -> None:
+        return None
+
+
+def _plain(numbers: np.ndarray) -> Any:
+    """Return the numbers of a row as a list, or the only one."""
+    found = [short(number) for number in numbers.tolist()]
+    return found[0] if len(found) == 1 else found

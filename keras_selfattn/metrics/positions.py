@@ -7,16 +7,19 @@ Reference: Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 S
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.classes import ClassificationReport, classification_report
+from keras_selfattn.metrics.head_metrics import Decisions, HeadMetrics, Line, head_metrics
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, precision_recall_f1
+from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.rows.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of, why_no_scheme
 
 
@@ -169,3 +172,51 @@ def labelling_report(
         count=len(true),
         no_spans=why_no_scheme(labels),
     )
+
+
+@head_metrics.register(PositionHead)
+class LabellingMetrics(HeadMetrics[PositionHead]):
+    """Of a label for each position of each row."""
+
+    columns = ("position", "token", "text", "label", "predicted")
+
+    def report(
+        self,
+        targets: Sequence[Sequence[str]],
+        outputs: Sequence[np.ndarray],
+        baselines: Mapping[str, np.ndarray],
+    ) -> Report:
+        chosen = self.head.chosen(outputs)
+        return labelling_report(
+            self.head.labels, targets, self._named(chosen), _probabilities(outputs, chosen)
+        )
+
+    def mistakes(self, rows: LabelledRows, outputs: Sequence[np.ndarray]) -> list[Line]:
+        found = []
+        for row, (answer, chosen) in enumerate(zip(outputs, self.head.chosen(outputs), strict=True)):
+            tokens, targets = rows.inputs[row], rows.targets[row]
+            for position, place in enumerate(chosen.tolist()):
+                if self.head.labels[place] != targets[position]:
+                    judged = (targets[position], self.head.labels[place], float(answer[position, place]))
+                    found.append(
+                        (rows.place(row), row, position, tokens[position], " ".join(tokens), *judged)
+                    )
+        return found
+
+    def decisions(self, targets: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]) -> Decisions:
+        chosen = self.head.chosen(outputs)
+        right = [
+            found == label
+            for row, labels in zip(self._named(chosen), targets, strict=True)
+            for found, label in zip(row, labels, strict=True)
+        ]
+        return Decisions(np.array(right, bool), _probabilities(outputs, chosen))
+
+    def _named(self, chosen: Sequence[np.ndarray]) -> list[list[str]]:
+        return [[self.head.labels[place] for place in row.tolist()] for row in chosen]
+
+
+def _probabilities(outputs: Sequence[np.ndarray], chosen: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the probability of each chosen label, float `[positions of all rows]`."""
+    pairs = zip(outputs, chosen, strict=True)
+    return np.concatenate([row[np.arange(len(row)), places] for row, places in pairs])

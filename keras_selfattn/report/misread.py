@@ -14,7 +14,7 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.sections import Section, Table
 from keras_selfattn.rows.kind import Curves, Picture, Pixels, Written
-from keras_selfattn.rows.targets import LABEL_PER_POSITION, NUMBERS
+from keras_selfattn.rows.targets import NUMBERS
 
 MISREAD = "Most surely misread"
 """The title of the section of a model that answers with classes."""
@@ -43,9 +43,9 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         outputs: the model's predictions for them.
         model: the model, for the attention over texts; None leaves that out.
     """
-    numbers, by_position = head.target_kind == NUMBERS, head.target_kind == LABEL_PER_POSITION
-    title = "Largest errors" if numbers else MISREAD
     columns, lines, score = ranked_mistakes(head, rows, outputs)
+    numbers, by_position = score == "error", head.per_position
+    title = "Largest errors" if numbers else MISREAD
     if numbers:
         columns = ["true", *columns[1:]]
     if not lines:

@@ -1,6 +1,7 @@
 """The sections of a report about answers on held-out rows: classes or numbers, and their probabilities."""
 
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,17 @@ from keras_selfattn.drawing.figures import Bars
 from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.evaluation import Evaluation
+from keras_selfattn.metrics.head_metrics import head_metrics
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
-from keras_selfattn.models.heads.class_heads import MultiLabelHead
 from keras_selfattn.report.sections import Figure, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
 _LETTERS = 200  # of a label in the table of all
+_FIRST_PAIRS, _FIRST_LETTERS = 3, 40  # of the pairs at the top of the page, and of a label there
 _MEANING = (
     "Precision is the share of right ones among the answers of a class, recall the share found of its rows; "
     "F1 is their harmonic mean. Macro F1 is its mean over the classes, so that rare ones count as much as "
@@ -34,32 +36,73 @@ _MEANING = (
 )
 
 
-def answers_section(
-    figures: Report, split: str, true: Any = None, predicted: Any = None, others: Any = None
-) -> Section:
+def answers_section(figures: Report, split: str, found: Evaluation | None = None) -> Section:
     """Return the figures of answers on the rows of a split.
 
     Args:
         figures: the model's report.
         split: the name of the rows.
-        true: for numbers, the true ones, float `[rows, numbers]`.
-        predicted: for numbers, the predicted ones.
-        others: for numbers, the answers of baselines by name.
+        found: the answers themselves, which numbers are drawn from; None leaves these pictures out.
     """
-    title = f"Answers on {figures.rows:,} {split} rows"
-    if isinstance(figures, LabellingReport):
-        blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
-        if figures.no_spans:
-            blocks.append(f"There are no figures of spans: {figures.no_spans}.")
-        return Section(title, _figures_first([*blocks, *_confusion_blocks(figures.positions, "tokens")]))
-    if isinstance(figures, ClassificationReport):
-        return Section(title, _figures_first(_confusion_blocks(figures, "rows")))
-    if isinstance(figures, LabelSetReport):
-        sentence = "A row can have several labels, or none, so that there is no confusion matrix."
-        return Section(title, [sentence, *_class_blocks(figures.classes, "rows")])
-    if isinstance(figures, NumberReport):
-        return Section(title, _number_blocks(figures, true, predicted, others or {}))
-    return Section(title, ["The figures above are all that is measured for this kind of model."])
+    return Section(f"Answers on {figures.rows:,} {split} rows", answer_blocks(figures, found))
+
+
+@singledispatch
+def answer_blocks(figures: Report, found: Evaluation | None) -> list[Any]:
+    """Return the content of `answers_section`; each kind of report registers its own below."""
+    return ["The figures above are all that is measured for this kind of model."]
+
+
+@answer_blocks.register
+def _of_classes(figures: ClassificationReport, found: Evaluation | None) -> list[Any]:
+    return _figures_first(_confusion_blocks(figures, "rows"))
+
+
+@answer_blocks.register
+def _of_label_sets(figures: LabelSetReport, found: Evaluation | None) -> list[Any]:
+    sentence = "A row can have several labels, or none, so that there is no confusion matrix."
+    return [sentence, *_class_blocks(figures.classes, "rows")]
+
+
+@answer_blocks.register
+def _of_labelling(figures: LabellingReport, found: Evaluation | None) -> list[Any]:
+    blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
+    if figures.no_spans:
+        blocks.append(f"There are no figures of spans: {figures.no_spans}.")
+    return _figures_first([*blocks, *_confusion_blocks(figures.positions, "tokens")])
+
+
+@answer_blocks.register
+def _of_numbers(figures: NumberReport, found: Evaluation | None) -> list[Any]:
+    header = ["answers of", "mean absolute error", "root mean squared error"]
+    errors = {"the model": figures.errors, **figures.baselines}
+    table = Table("Errors, in the units of the targets", header, [[n, *e] for n, e in errors.items()])
+    if found is None:
+        return [table]
+    true = np.asarray(found.head.encoded(found.rows.targets), float)  # [rows, numbers]
+    predicted = np.asarray(found.outputs, float)
+    pictures = [scatter(true.ravel(), predicted.ravel()), residuals((predicted - true).ravel())]
+    if true.shape[1] > 1:
+        answers = {"the model": predicted, **found.baselines}
+        pictures.append(errors_by_step({name: each - true for name, each in answers.items()}))
+    return [table, *pictures]
+
+
+@singledispatch
+def confused_most(figures: Report) -> list[str]:
+    """Return the sentence about what is mixed up most, a reader's first question; none without classes."""
+    return []
+
+
+@confused_most.register
+def _classes_confused(figures: ClassificationReport) -> list[str]:
+    totals = {each.label: each.rows for each in figures.classes}
+    pairs = [
+        f"“{shortened(label, _FIRST_LETTERS)}” taken for “{shortened(predicted, _FIRST_LETTERS)}” "
+        f"({rows:,} of {totals[label]:,} rows)"
+        for label, predicted, rows in figures.most_confused(_FIRST_PAIRS)
+    ]
+    return [f"Confused most: {', '.join(pairs)}."] if pairs else []
 
 
 def _figures_first(blocks: list[Any]) -> list[Any]:
@@ -118,46 +161,28 @@ def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
     return [figure, table]
 
 
-def _number_blocks(
-    figures: NumberReport, true: Any, predicted: Any, others: dict[str, np.ndarray]
-) -> list[Any]:
-    header = ["answers of", "mean absolute error", "root mean squared error"]
-    errors = {"the model": figures.errors, **figures.baselines}
-    blocks: list[Any] = [
-        Table("Errors, in the units of the targets", header, [[n, *e] for n, e in errors.items()])
-    ]
-    if true is None:
-        return blocks
-    true, predicted = np.asarray(true, float), np.asarray(predicted, float)
-    steps = true.shape[1]
-    figures_of = [scatter(true.ravel(), predicted.ravel()), residuals((predicted - true).ravel())]
-    if steps > 1:
-        answers = {"the model": predicted, **others}
-        figures_of.append(errors_by_step({name: each - true for name, each in answers.items()}))
-    return [*blocks, *figures_of]
-
-
 def reliability_section(
     found: Evaluation, split: str, effect: CalibrationEffect | None, *, of_kept_model: bool = False
-) -> Section:
+) -> Section | None:
     """Return how often answers of each probability are right, before and after the calibration.
 
+    Of a head without probabilities it is None.
+
     Args:
-        found: the answers, of a head with probabilities.
+        found: the answers.
         split: the name of the answered rows.
         effect: of the calibration, on the validation rows; None if there was none.
         of_kept_model: True if the answers are of another model than the calibrated one, trained after it.
     """
+    measured = found.reliability()
+    if measured is None:
+        return None
     curves: dict[str, Reliability] = {}
     if effect is not None:
         curves = {"before calibration": effect.before, "after calibration": effect.after}
     if effect is None or split != "validation" or of_kept_model:
-        curves[f"{split} rows"] = found.reliability()
-    what = (
-        "probability of each label"
-        if isinstance(found.head, MultiLabelHead)
-        else "probability of each answer"
-    )
+        curves[f"{split} rows"] = measured
+    what = f"probability of {head_metrics(found.head).decided}"
     said = [f"The {what} beside the share that is right: on the dotted line the probabilities are true."]
     if effect is not None:
         said.append(

@@ -7,20 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.errors import first_line
-from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.reliability import CalibrationEffect
 from keras_selfattn.metrics.report import Report
-from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
 from keras_selfattn.report.misread import MISREAD, misread_section
 from keras_selfattn.report.page import page_html
-from keras_selfattn.report.results import answers_section, reliability_section
+from keras_selfattn.report.results import answers_section, confused_most, reliability_section
 from keras_selfattn.report.rows import data_section
 from keras_selfattn.report.sections import Page, Section
 from keras_selfattn.report.settings import settings_section
@@ -29,7 +25,6 @@ from keras_selfattn.user_warnings import warn_user
 
 REPORT = "report.html"
 """The file of the report in a run folder."""
-_PAIRS, _LETTERS = 3, 40  # of what is confused most, and of a label there
 
 
 @dataclass(frozen=True)
@@ -121,18 +116,8 @@ def _about(config: Mapping[str, Any], findings: Findings) -> list[str]:
 
 def _confused(findings: Findings) -> list[str]:
     """Return what a model of classes mixes up most, and where to look next: a reader's first question."""
-    figures = findings.figures
-    if not isinstance(figures, ClassificationReport) or findings.evaluation is None:
-        return []
-    totals = {each.label: each.rows for each in figures.classes}
-    pairs = [
-        f"“{shortened(label, _LETTERS)}” taken for “{shortened(predicted, _LETTERS)}” "
-        f"({rows:,} of {totals[label]:,} rows)"
-        for label, predicted, rows in figures.most_confused(_PAIRS)
-    ]
-    if not pairs:
-        return []
-    return [f"Confused most: {', '.join(pairs)}. What to mend is seen best in “{MISREAD}”, row by row."]
+    said = [] if findings.evaluation is None else confused_most(findings.figures)
+    return [f"{each} What to mend is seen best in “{MISREAD}”, row by row." for each in said]
 
 
 def _answers(findings: Findings, of_kept_model: bool) -> list[Section]:
@@ -140,13 +125,8 @@ def _answers(findings: Findings, of_kept_model: bool) -> list[Section]:
     found = findings.evaluation
     if found is None:
         return [Section("Answers", ["The figures above are all that is measured for this kind of model."])]
-    true = predicted = None
-    if isinstance(found.head, NumbersHead):
-        true, predicted = found.head.encoded(found.rows.targets), found.outputs
-    others = dict(found.baselines)
-    sections = [answers_section(found.figures, findings.split, true, predicted, others)]
-    if isinstance(found.head, ClassHead | MultiLabelHead):
-        kept = {"of_kept_model": of_kept_model}
-        sections.append(reliability_section(found, findings.split, findings.calibrated, **kept))
-    sections.append(misread_section(found.head, found.rows, found.outputs, findings.model))
-    return sections
+    answers = answers_section(found.figures, findings.split, found)
+    kept = {"of_kept_model": of_kept_model}
+    reliable = reliability_section(found, findings.split, findings.calibrated, **kept)
+    misread = misread_section(found.head, found.rows, found.outputs, findings.model)
+    return [answers, *([] if reliable is None else [reliable]), misread]

@@ -1,6 +1,7 @@
 """Print a model's figures as tables on the terminal."""
 
 from collections.abc import Sequence
+from functools import singledispatch
 
 from rich.text import Text
 
@@ -18,31 +19,46 @@ _MATRIX_CLASSES = 10
 _WORST = 10
 
 
+@singledispatch
 def print_report(figures: Report, split: str) -> None:
-    """Print the figures of all rows, then the tables of this kind of report."""
-    if isinstance(figures, NumberReport):
-        _print_errors(figures, split)
-        return
+    """Print the figures of all rows, then the tables of this kind of report, if it registers some below."""
+    _print_summary(figures, split)
+
+
+def _print_summary(figures: Report, split: str) -> None:
     shown = ", ".join(
         f"{name_in_words(name)} {value_in_words(name, value)}" for name, value in figures.summary().items()
     )
     console.print(Text.assemble(f"On {figures.rows:,} {split} rows: ", (shown, "bold")))
-    if isinstance(figures, ClassificationReport):
-        _print_classes(figures.classes)
-        _print_mistakes(figures)
-    elif isinstance(figures, LabelSetReport):
-        _print_classes(figures.classes)
-    elif isinstance(figures, LabellingReport):
-        if figures.spans is not None:
-            _print_classes(figures.spans.kinds, "spans")
-        elif figures.no_spans:
-            line = f"No figures of spans: {figures.no_spans}."
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-        _print_classes(figures.positions.classes, "tokens")
-        _print_mistakes(figures.positions, "tokens")
 
 
-def _print_errors(figures: NumberReport, split: str) -> None:
+@print_report.register
+def _of_classes(figures: ClassificationReport, split: str) -> None:
+    _print_summary(figures, split)
+    _print_classes(figures.classes)
+    _print_mistakes(figures)
+
+
+@print_report.register
+def _of_label_sets(figures: LabelSetReport, split: str) -> None:
+    _print_summary(figures, split)
+    _print_classes(figures.classes)
+
+
+@print_report.register
+def _of_labelling(figures: LabellingReport, split: str) -> None:
+    _print_summary(figures, split)
+    if figures.spans is not None:
+        _print_classes(figures.spans.kinds, "spans")
+    elif figures.no_spans:
+        line = f"No figures of spans: {figures.no_spans}."
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_classes(figures.positions.classes, "tokens")
+    _print_mistakes(figures.positions, "tokens")
+
+
+@print_report.register
+def _of_numbers(figures: NumberReport, split: str) -> None:
     """Print the errors of the model beside those of the baselines."""
     numeric = ("mean absolute error", "root mean squared error")
     table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
