@@ -16,10 +16,10 @@ from keras_selfattn.models.core.attention_weights import collected_weights
 from keras_selfattn.models.raw_model import RawModel
 
 from .saved_weights import Weights
-from .signatures.answers import Answers, answers_for
+from .signatures.answers import Answers, answers_for, raw_answers
 from .signatures.model_signatures import MOST_ASKED, Graphs, Signature, specs_of
 from .signatures.preprocessing import Front, PlainFront, PreprocessFront
-from .signatures.raw_models import RawFront, raw_answers, raw_front
+from .signatures.raw_models import RawFront, raw_front
 from .signatures.trial_requests import Request, in_batches, made_up
 
 Tensor = Any

@@ -17,10 +17,10 @@ from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..contract import Contract, plain_parts
 from ..saved_weights import Weights
-from ..signatures.answers import Answers
+from ..signatures.answers import Answers, raw_answers
 from ..signatures.model_signatures import MOST_ASKED, Signature
 from ..signatures.preprocessing import Front, PlainFront
-from ..signatures.raw_models import raw_answers, raw_front
+from ..signatures.raw_models import raw_front
 from ..signatures.trial_requests import Request
 
 Tensor = Any

@@ -1,19 +1,51 @@
-"""Turn a model's outputs into named answers, inside the graph.
+"""The answers of `serving_default`: label, score, probabilities, numbers or vector, by name, in the graph.
+
+Which label is taken, at a tie too, is said once, in `largest` and `at_least_half`. The answers of a head are
+registered with `@raw_answers.register(ItsHead)`; the names are in `serving/wire/signature_names.py`.
 
 Axes: B (batch), T (positions), C (classes).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatch
 from typing import Any
 
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.heads.class_heads import THRESHOLD
+from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.label_rules import THRESHOLD
+from keras_selfattn.models.pretrained.text_encoder import VectorHead
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder
+from keras_selfattn.serving.wire.signature_names import (
+    CLASSES,
+    EMBEDDING,
+    LABEL,
+    LABELS,
+    PREDICTIONS,
+    PROBABILITIES,
+    REGRESSED,
+    SCORE,
+    SCORES,
+)
 
 Tensor = Any
+
+
+def largest(probabilities: Tensor) -> Tensor:
+    """Return the index of the largest of probabilities `[..., C]`, int32 `[...]`; at a tie the first.
+
+    `models/heads/label_rules.py` has the same rules in NumPy; `check.py` forgives what differs at a tie.
+    """
+    return tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+
+
+def at_least_half(probabilities: Tensor) -> Tensor:
+    """Return which of probabilities `[..., C]` are one half or more, bool `[..., C]`."""
+    return probabilities >= THRESHOLD
 
 
 class Answers(ABC):
@@ -67,22 +99,22 @@ class Classification(Answers):
         return self._likeliest(tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found)
 
     def numbers(self, outputs: Tensor) -> dict[str, Tensor]:
-        return {"probabilities": self.named(outputs)["probabilities"]}
+        return {PROBABILITIES: self.named(outputs)[PROBABILITIES]}
 
     def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
         return {"classify": self.classes}
 
     def classes(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return all labels and their scores, `[B, C]` each, for the Classify call."""
-        scores = named["probabilities"]
-        return {"classes": tf.broadcast_to(self._labels, tf.shape(scores)), "scores": scores}
+        scores = named[PROBABILITIES]
+        return {CLASSES: tf.broadcast_to(self._labels, tf.shape(scores)), SCORES: scores}
 
     def _likeliest(self, probabilities: Tensor) -> dict[str, Tensor]:
         """Return probabilities `[B, C]`, the label of the highest and its score."""
         return {
-            "probabilities": probabilities,
-            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=-1)),
-            "score": tf.reduce_max(probabilities, axis=-1),
+            PROBABILITIES: probabilities,
+            LABEL: tf.gather(self._labels, largest(probabilities)),
+            SCORE: tf.reduce_max(probabilities, axis=-1),
         }
 
 
@@ -97,8 +129,8 @@ class LabelSets(Classification):
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
         found = self._likeliest(tf.cast(outputs, tf.float32))
-        likely = found["probabilities"] >= THRESHOLD  # [B, C]
-        return {**found, "labels": tf.where(likely, self._labels, "")}
+        likely = at_least_half(found[PROBABILITIES])  # [B, C]
+        return {**found, LABELS: tf.where(likely, self._labels, "")}
 
 
 class Labelling(Answers):
@@ -123,13 +155,13 @@ class Labelling(Answers):
 
     def numbers(self, outputs: Tensor) -> dict[str, Tensor]:
         """Return the probabilities, without the decoder of spans, a loop over the labels of a whole row."""
-        return {"probabilities": self._chosen(outputs, None)["probabilities"]}
+        return {PROBABILITIES: self._chosen(outputs, None)[PROBABILITIES]}
 
     def _chosen(self, outputs: Tensor, decoder: SpanDecoder | None) -> dict[str, Tensor]:
         mask = getattr(outputs, "_keras_mask", None)
         probabilities = tf.cast(outputs, tf.float32)
         if decoder is None:
-            chosen = tf.argmax(probabilities, axis=-1, output_type=tf.int32)  # [B, T]
+            chosen = largest(probabilities)  # [B, T]
         else:
             chosen = decoder(probabilities, tf.fill(tf.shape(outputs)[:2], True) if mask is None else mask)
         label = tf.gather(self._labels, chosen)
@@ -137,9 +169,9 @@ class Labelling(Answers):
             probabilities = tf.where(mask[..., None], probabilities, 0.0)
             label = tf.where(mask, label, "")
         return {
-            "probabilities": probabilities,
-            "label": label,
-            "score": tf.gather(probabilities, chosen, batch_dims=2),
+            PROBABILITIES: probabilities,
+            LABEL: label,
+            SCORE: tf.gather(probabilities, chosen, batch_dims=2),
         }
 
 
@@ -166,7 +198,7 @@ class Numbers(Answers):
 
     def named(self, outputs: Any) -> dict[str, Tensor]:
         flat = tf.nest.flatten(outputs)
-        named = zip(self._names or ["predictions"], flat, strict=True)
+        named = zip(self._names or [PREDICTIONS], flat, strict=True)
         return {name: _float32(value) for name, value in named}
 
     def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
@@ -174,7 +206,7 @@ class Numbers(Answers):
 
     def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return one number for each row, `[B]`, for the Regress call."""
-        return {"outputs": tf.reshape(tf.cast(named["predictions"], tf.float32), [-1])}
+        return {REGRESSED: tf.reshape(tf.cast(named[PREDICTIONS], tf.float32), [-1])}
 
 
 class Vectors(Answers):
@@ -183,7 +215,46 @@ class Vectors(Answers):
     task = "embedding"
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
-        return {"embedding": tf.cast(outputs, tf.float32)}
+        return {EMBEDDING: tf.cast(outputs, tf.float32)}
+
+
+@singledispatch
+def raw_answers(head: Head) -> Answers:
+    """Return the answers of a head of this library's models, found by its class or a base class of it.
+
+    Raises:
+        ExportError: for a head without any.
+    """
+    name = type(head).__name__
+    raise ExportError(
+        f"There are no answers in a SavedModel for a head of the class {name}: give it some in "
+        f"export/signatures/answers.py, registered with `@raw_answers.register({name})`."
+    )
+
+
+@raw_answers.register
+def _of_one_label(head: ClassHead) -> Answers:
+    return Classification(head.labels)
+
+
+@raw_answers.register
+def _of_several_labels(head: MultiLabelHead) -> Answers:
+    return LabelSets(head.labels)
+
+
+@raw_answers.register
+def _of_positions(head: PositionHead) -> Answers:
+    return Labelling(head.labels, head.decoder)
+
+
+@raw_answers.register
+def _of_numbers(head: NumbersHead) -> Answers:
+    return Numbers(None, single=len(head.mean) == 1)
+
+
+@raw_answers.register
+def _of_vectors(_head: VectorHead) -> Answers:
+    return Vectors()
 
 
 def answers_for(

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_selfattn.models.core.attention_weights import Collected, collected_weights
 from keras_selfattn.models.vocabulary import PADDING_ID
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, EXAMPLES
 
 from ..saved_weights import Weights
 from .answers import Answers
@@ -155,7 +155,7 @@ class Graphs:
         found = {MOST_ASKED: Signature(self.most_asked, requests, padding=padding)}
         if not can_parse(front.specs):
             return found
-        examples = [{"inputs": serialized_examples(request)} for request in requests]
+        examples = [{EXAMPLES: serialized_examples(request)} for request in requests]
         for name, answer in self._answers.of_examples().items():
             found[name] = Signature(self._on_examples(answer), examples, _OF_EXAMPLES[name])
         return found
@@ -250,7 +250,7 @@ class Graphs:
         return {"encoders": tf.tile(tf.constant(places, tf.int32), times)}
 
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
-        specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
+        specs = {EXAMPLES: tf.TensorSpec([None], tf.string, name=EXAMPLES)}
         front, padding = self._front, self._padding or 0
         return _function(specs, lambda rows: answer(self._raw(*parsed(rows, front.specs, padding))))
 

@@ -85,12 +85,7 @@ def raw_front(model: RawModel) -> RawFront:
     Raises:
         ExportError: for a model that cannot answer requests.
     """
-    return nearest(_MAKERS, model)(model)
-
-
-def nearest(known: Mapping[type, Any], asked: Any) -> Any:
-    """Return the entry for the class of an object, or for its nearest base class."""
-    for kind in type(asked).__mro__:
-        if kind in known:
-            return known[kind]
-    raise ExportError(f"A {type(asked).__name__} has no signatures of its own. Export its `core`.")
+    for kind in type(model).__mro__:
+        if kind in _MAKERS:
+            return _MAKERS[kind](model)
+    raise ExportError(f"A {type(model).__name__} has no signatures of its own. Export its `core`.")

@@ -1,6 +1,29 @@
-"""The name of the signature that a request means if it names none: exports write it, clients ask for it.
+"""Names in the SavedModel's signatures: exports write them, clients and the server ask for them.
+
+A further output has its name here. No module of TensorFlow is imported, so that a client can read them.
 
 Reference: tensorflow/cc/saved_model/signature_constants.h.
 """
 
 DEFAULT_SIGNATURE = "serving_default"
+"""The signature that a request means if it names none."""
+
+# The outputs of `serving_default`; `export/signatures/answers.py` computes them.
+PROBABILITIES = "probabilities"
+"""The probability of each class, of a row or of each of its positions."""
+LABEL = "label"
+"""The name of the most likely class, of a row or of each position."""
+LABELS = "labels"
+"""Of rows with several labels: the name of each class that the row has, "" for the others."""
+SCORE = "score"
+"""The probability of `label`."""
+PREDICTIONS = "predictions"
+"""The numbers of a row."""
+EMBEDDING = "embedding"
+"""The vector of a row."""
+
+# The inputs and outputs of TensorFlow Serving's Classify and Regress calls.
+EXAMPLES = "inputs"
+CLASSES = "classes"
+SCORES = "scores"
+REGRESSED = "outputs"

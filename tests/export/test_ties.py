@@ -8,13 +8,23 @@ import tensorflow as tf
 from keras_selfattn import models
 from keras_selfattn.export import check, export_saved_model
 from keras_selfattn.export.signatures.answers import Classification, Labelling, LabelSets
+from keras_selfattn.models.heads import label_rules
+from keras_selfattn.models.tokens import span_labels
 from keras_selfattn.models.tokens.span_labels import SpanDecoder
+from keras_selfattn.serving.wire import signature_names
 
 
 def refused(run, outputs):
     """Return why `check.py` refuses the answers of `run`, None if it takes them."""
     case = {"signature": "s", "inputs": {}, "outputs": outputs, "tolerance": 1e-5}
     return check.wrong(case, lambda *_: run(0), lambda *_: run(0))
+
+
+def test_the_check_which_imports_nothing_has_the_names_and_bounds_of_the_rules():
+    names = (check._LABEL, check._LABELS, check._SCORE, check._PROBABILITIES)
+    wanted = (signature_names.LABEL, signature_names.LABELS, signature_names.SCORE)
+    assert names == (*wanted, signature_names.PROBABILITIES)
+    assert (check._THRESHOLD, check._LEAST) == (label_rules.THRESHOLD, span_labels._LEAST)
 
 
 # The model's answers, and those of a graph whose probabilities differ by half of the tolerance: at a tie each

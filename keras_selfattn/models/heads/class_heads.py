@@ -15,7 +15,7 @@ from keras import ops
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.core.ensemble import logits_of
 from keras_selfattn.models.heads.integer_labels import by_place, named
-from keras_selfattn.models.heads.label_rules import THRESHOLD, at_least_half, largest  # noqa: F401
+from keras_selfattn.models.heads.label_rules import at_least_half, largest
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names, indices_of, sorted_names
 from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL, TargetKind
