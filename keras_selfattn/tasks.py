@@ -7,13 +7,14 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
+from keras_selfattn.rows.targets import LABEL_PER_POSITION, NUMBERS, ONE_LABEL, TargetKind
 
 if TYPE_CHECKING:
     from keras_selfattn.models.raw_model import RawModel
@@ -158,7 +159,7 @@ class Task:
         reading: arguments of `read`, with their defaults.
         settings: fields of the model's config that a user may set, besides those of all models.
         chosen: fields of the config with other defaults when training from a file.
-        target: of a row: one label, several in their order, or a number.
+        target: the kind of its rows' targets; where a model reads several labels a row as well, one label.
         begins: True if its models can begin with others.
         module: the module that has its model.
         read: returns rows from a path and the arguments of `reading`.
@@ -173,7 +174,7 @@ class Task:
     settings: frozenset[str]
     read: Callable[..., LabelledRows] = field(repr=False)
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    target: Literal["label", "labels", "number"] = "label"
+    target: TargetKind = ONE_LABEL
     begins: bool = False
     module: str = "keras_selfattn.models"
 
@@ -415,7 +416,7 @@ TASKS = (
         settings=frozenset({"members", "frozen_layers"}),
         read=_tokens,
         chosen=_MEMBERS,
-        target="labels",
+        target=LABEL_PER_POSITION,
         begins=True,
     ),
     Task(
@@ -437,7 +438,7 @@ TASKS = (
         reading={"label": None, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size"}),
         read=_regression,
-        target="number",
+        target=NUMBERS,
     ),
     Task(
         name="forecast",
@@ -448,7 +449,7 @@ TASKS = (
         reading={"context": 48, "horizon": 12, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size", "season"}),
         read=_forecast,
-        target="number",
+        target=NUMBERS,
     ),
 )
 FILES_BESIDES = (

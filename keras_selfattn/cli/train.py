@@ -27,6 +27,7 @@ from keras_selfattn.cli.shared.task_options import (
     panels_of_tasks,
 )
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.tasks import COLUMNS, FILES_BESIDES, TASKS, Task, check_task, task_named, tasks_in_words
 
 if TYPE_CHECKING:
@@ -229,8 +230,8 @@ def _check_ray(options: dict[str, Any], searches: bool) -> None:
 def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
     """Refuse settings that no training of the task has."""
     for option, name, fits in (
-        ("--balanced", "class_weight", task.target == "label"),
-        ("--label-smoothing", "label_smoothing", task.target != "number"),
+        ("--balanced", "class_weight", task.target == ONE_LABEL),
+        ("--label-smoothing", "label_smoothing", task.target.has_labels),
     ):
         if asked.get(name) and not fits:
             what = "one label a row" if name == "class_weight" else "labels"
