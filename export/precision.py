@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, LABEL
 from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract
@@ -256,7 +256,7 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
 
 def _labels(call: Any, inputs: Mapping[str, Any]) -> np.ndarray:
     rows = len(next(iter(inputs.values())))
-    parts = [_call(call, inputs, slice(start, start + _BATCH))["label"] for start in range(0, rows, _BATCH)]
+    parts = [_call(call, inputs, slice(start, start + _BATCH))[LABEL] for start in range(0, rows, _BATCH)]
     return np.concatenate([part.numpy() for part in parts])
 
 

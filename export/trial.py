@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
+from keras_selfattn.serving.wire.signature_names import LABEL, LABELS, PROBABILITIES
 
 from .contract import Contract, model_errors
 from .signatures.model_signatures import Signature
@@ -182,10 +183,10 @@ def _eagerly() -> Iterator[None]:
 
 
 def _check_probabilities(case: Case) -> None:
-    found = case.outputs.get("probabilities")
-    if found is None or "label" not in case.outputs or not found.size:
+    found = case.outputs.get(PROBABILITIES)
+    if found is None or LABEL not in case.outputs or not found.size:
         return
-    if "labels" in case.outputs:  # which need not sum to 1
+    if LABELS in case.outputs:  # which need not sum to 1
         return
     check_sums(found)
 

@@ -15,6 +15,7 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.extras import require
 from keras_selfattn.files.version_files import PORTABLE
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.serving.wire.signature_names import PROBABILITIES
 
 from ..card import Training, model_card, write_card
 from ..contract import Contract
@@ -176,7 +177,7 @@ def _answered(contract: Contract, rule: str | None, format: str) -> list[Case]: 
     cases = live_answers(contract)
     if rule not in (None, "at least 0.5"):
         for case in cases:
-            check_sums(case.outputs["probabilities"])
+            check_sums(case.outputs[PROBABILITIES])
     if format == "litert":
         # Some of its kernels end the process on an input without numbers.
         cases = [case for case in cases if all(array.size for array in case.request.values())]

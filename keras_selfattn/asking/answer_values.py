@@ -11,14 +11,15 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import ModelMetadata, Signature, TensorSpec, VersionStatus
+from keras_selfattn.serving.wire.signature_names import LABEL, LABELS, SCORE
 
-_ANSWER = ("label", "score")
+_ANSWER = (LABEL, SCORE)
 
 
 def default_outputs(signature: Signature) -> list[str]:
     """Return a classifier's label and score, or all labels of a row; all outputs of any other signature."""
-    if "labels" in signature.outputs:
-        return ["labels"]
+    if LABELS in signature.outputs:
+        return [LABELS]
     return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)
 
 
@@ -30,7 +31,7 @@ def answer_name(output: str, columns: Sequence[str]) -> str:
         >>> answer_name("label", ["text"]), answer_name("score", ["text"]), answer_name("score", ["score"])
         ('predicted_label', 'score', 'predicted_score')
     """
-    return f"predicted_{output}" if output in ("label", "labels") or output in columns else output
+    return f"predicted_{output}" if output in (LABEL, LABELS) or output in columns else output
 
 
 def answer_columns(

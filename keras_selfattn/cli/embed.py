@@ -18,8 +18,9 @@ from keras_selfattn.files.atomic import new_file
 from keras_selfattn.options import NO_HEADER, SEPARATOR
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
+from keras_selfattn.serving.wire.signature_names import EMBEDDING
 
-_SIGNATURE, _OUTPUT = "embed", "embedding"
+_SIGNATURE = "embed"
 _PANELS = {
     "Most used": (
         Option("--output", type=PATH, required=True, help="File to write the vectors to (.npy)."),
@@ -85,6 +86,6 @@ def _written(output: Path) -> Iterator[BinaryIO]:
 def _vectors(
     client: Client, rows: Iterator[dict[str, Any]], batch_size: int, asked: dict[str, Any]
 ) -> Iterator[np.ndarray]:
-    answers = client.predict_iter(rows, _SIGNATURE, [_OUTPUT], batch_size=batch_size, **asked)
+    answers = client.predict_iter(rows, _SIGNATURE, [EMBEDDING], batch_size=batch_size, **asked)
     for answer in answers:
-        yield answer[_OUTPUT]
+        yield answer[EMBEDDING]

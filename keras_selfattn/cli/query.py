@@ -16,6 +16,7 @@ from keras_selfattn.asking.commands import QUERY
 from keras_selfattn.asking.query import MORE_ROWS, SHOWN_ROWS, Answer, query
 from keras_selfattn.cli.shared.console import columns, console, error_console, reading_bar
 from keras_selfattn.cli.shared.panels import PanelCommand
+from keras_selfattn.serving.wire.signature_names import SCORE
 
 
 @click.command(
@@ -34,7 +35,7 @@ def _show(answers: Iterator[Answer]) -> None:
     more = next(answers, None) is not None
     if shown:
         names = dict.fromkeys(name for answer in shown for name in answer)
-        headers = ["probability" if name == "score" else name for name in names]
+        headers = ["probability" if name == SCORE else name for name in names]
         table = columns(None, *headers, right=("probability",))
         for answer in shown:
             table.add_row(*(_cell(name, answer.get(name)) for name in names))
@@ -44,6 +45,6 @@ def _show(answers: Iterator[Answer]) -> None:
 
 
 def _cell(name: str, value: Any) -> str:
-    if name == "score" and isinstance(value, float | np.floating):
+    if name == SCORE and isinstance(value, float | np.floating):
         return f"{value:.1%}"
     return cell_text(value)

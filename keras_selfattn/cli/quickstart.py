@@ -179,12 +179,13 @@ def _ask(base_path: Path, model: str, texts: Sequence[str]) -> np.ndarray:
     """Serve the newest version on a free port and return the answers to texts, `[texts, languages]`."""
     from keras_selfattn.serving.client import Client
     from keras_selfattn.serving.server import Server, ServerConfig
+    from keras_selfattn.serving.wire.signature_names import PROBABILITIES
 
     config = ServerConfig(model_name=model, model_base_path=str(base_path.resolve()), port=0)
     with Server(config) as server, Client(server.target, model=model) as client:
         client.wait_until_ready(timeout=30)
         console.print(f"Asking the server at {server.target} through the gRPC client:")
-        return client.predict({"text": list(texts)})["probabilities"]
+        return client.predict({"text": list(texts)})[PROBABILITIES]
 
 
 def _print_answers(shown: LabelledRows, labels: Sequence[str], probabilities: np.ndarray) -> None:

@@ -10,14 +10,13 @@ import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from ...wire import messages_pb2 as pb
-from ...wire.signature_names import DEFAULT_SIGNATURE
+from ...wire.signature_names import CLASSES, DEFAULT_SIGNATURE, EXAMPLES, REGRESSED, SCORES
 from ..models.quantized_tensors import code_of
 from ..models.servable import Servable
 from .predict import answering_spec
 
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
-_INPUTS, _CLASSES, _SCORES, _OUTPUTS = "inputs", "classes", "scores", "outputs"
 
 
 class ClassifyCall:
@@ -157,15 +156,15 @@ def _classify_tensors(signature: pb.SignatureDef) -> tuple[str, list[str]]:
         raise InvalidArgumentError("Expected one input Tensor.")
     if len(signature.outputs) not in (1, 2):
         raise InvalidArgumentError(f"Expected one or two output Tensors, found {len(signature.outputs)}")
-    if _INPUTS not in signature.inputs:
+    if EXAMPLES not in signature.inputs:
         raise FailedPreconditionError(f"No classification inputs found in SignatureDef: {signature}")
-    outputs = [signature.outputs[name].name for name in (_CLASSES, _SCORES) if name in signature.outputs]
+    outputs = [signature.outputs[name].name for name in (CLASSES, SCORES) if name in signature.outputs]
     if not outputs:
         raise FailedPreconditionError(
-            f'Expected classification signature outputs to contain at least one of "{_CLASSES}" or '
-            f'"{_SCORES}". Signature was: {signature}'
+            f'Expected classification signature outputs to contain at least one of "{CLASSES}" or '
+            f'"{SCORES}". Signature was: {signature}'
         )
-    return signature.inputs[_INPUTS].name, outputs
+    return signature.inputs[EXAMPLES].name, outputs
 
 
 def _regress_tensors(signature: pb.SignatureDef) -> tuple[str, list[str]]:
@@ -174,11 +173,11 @@ def _regress_tensors(signature: pb.SignatureDef) -> tuple[str, list[str]]:
         raise InvalidArgumentError("Expected one input Tensor.")
     if len(signature.outputs) != 1:
         raise InvalidArgumentError("Expected one output Tensor.")
-    if _INPUTS not in signature.inputs:
+    if EXAMPLES not in signature.inputs:
         raise FailedPreconditionError(f"No regression inputs found in SignatureDef: {signature}")
-    if _OUTPUTS not in signature.outputs:
+    if REGRESSED not in signature.outputs:
         raise FailedPreconditionError(f"No regression outputs found in SignatureDef: {signature}")
-    return signature.inputs[_INPUTS].name, [signature.outputs[_OUTPUTS].name]
+    return signature.inputs[EXAMPLES].name, [signature.outputs[REGRESSED].name]
 
 
 def _examples(proto: pb.SerializedInput) -> np.ndarray:
@@ -201,8 +200,8 @@ def _examples(proto: pb.SerializedInput) -> np.ndarray:
 def _classified(
     signature: pb.SignatureDef, rows: int, tensors: Mapping[str, np.ndarray]
 ) -> pb.ClassificationResult:
-    classes = _matrix(signature, _CLASSES, pb.DT_STRING, rows, tensors)
-    scores = _matrix(signature, _SCORES, pb.DT_FLOAT, rows, tensors)
+    classes = _matrix(signature, CLASSES, pb.DT_STRING, rows, tensors)
+    scores = _matrix(signature, SCORES, pb.DT_FLOAT, rows, tensors)
     if classes is not None and scores is not None and classes.shape[1] != scores.shape[1]:
         raise InvalidArgumentError(
             f"Tensors class and score should match in dim_size(1). Got {classes.shape[1]} vs. "
@@ -247,7 +246,7 @@ def _matrix(
 def _regressed(
     signature: pb.SignatureDef, rows: int, tensors: Mapping[str, np.ndarray]
 ) -> pb.RegressionResult:
-    array = tensors[signature.outputs[_OUTPUTS].name]
+    array = tensors[signature.outputs[REGRESSED].name]
     if not (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
         raise InvalidArgumentError(
             f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
