@@ -15,7 +15,7 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from ..wire.signature_names import DEFAULT_SIGNATURE
+from ..wire.signature_names import CLASSES, DEFAULT_SIGNATURE, EMBEDDING, LABEL, PROBABILITIES, SCORE
 from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
 from .inputs import Inputs, serialized_example
 from .model_metadata import ModelMetadata, TensorSpec
@@ -54,12 +54,12 @@ class TaskCalls:
 
     def label(self, values: Inputs, which: Version) -> Steps[list[Labelling]]:
         """The label of each position of each row."""
-        ranks = {"label": 2, "score": 2}
+        ranks = {LABEL: 2, SCORE: 2}
         rows = _rows_of(values)
         _check_no_padding(rows)
         parts = yield from self._parts(rows, DEFAULT_SIGNATURE, which, ranks, "no labeller")
         for part in parts:
-            self._check(part, part["label"].shape == part["score"].shape)
+            self._check(part, part[LABEL].shape == part[SCORE].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
 
     def explain(self, texts: Sequence[str], which: Version) -> Steps[list[Explanation]]:
@@ -87,8 +87,8 @@ class TaskCalls:
     def embed(self, texts: Sequence[str], which: Version) -> Steps[np.ndarray]:
         """The vector of each text."""
         lack = "without vectors of texts"
-        parts = yield from self._parts(_rows_of(texts), _EMBED, which, {"embedding": 2}, lack)
-        return np.concatenate([part["embedding"] for part in parts])
+        parts = yield from self._parts(_rows_of(texts), _EMBED, which, {EMBEDDING: 2}, lack)
+        return np.concatenate([part[EMBEDDING] for part in parts])
 
     def _parts(
         self, values: Inputs, signature: str, which: Version, ranks: Mapping[str, int], lack: str
@@ -103,10 +103,10 @@ class TaskCalls:
         return [with_text(part) for part in parts]
 
     def _classify(self, values: Inputs, which: Version) -> Steps[list[Classification]]:
-        ranks = {"label": 1, "score": 1}
+        ranks = {LABEL: 1, SCORE: 1}
         parts = yield from self._parts(values, DEFAULT_SIGNATURE, which, ranks, "no classifier")
         version = parts[0].version
-        if not any(len(part["label"]) for part in parts):
+        if not any(len(part[LABEL]) for part in parts):
             return []
         # Ask again if the server names no version, or has another model under the same number.
         if version not in self._classes or not version or not _fits(parts, self._classes[version]):
@@ -126,7 +126,7 @@ class TaskCalls:
             answer = yield from self._operations.predict([row], _CLASSIFY, None, answering)
         except (InvalidArgumentError, FailedPreconditionError, InvalidInputError):
             return None  # another kind of signature with that name
-        return [_text(name) for name in answer["classes"].reshape(-1)]
+        return [_text(name) for name in answer[CLASSES].reshape(-1)]
 
     def _require(self, part: Prediction, ranks: Mapping[str, int], lack: str) -> None:
         if all(name in part and part[name].ndim == rank for name, rank in ranks.items()):
@@ -180,34 +180,34 @@ def _fits(parts: Sequence[Prediction], classes: Sequence[str] | None) -> bool:
     if classes is None:
         return True
     for part in parts:
-        probabilities = part.get("probabilities")
-        if probabilities is None or probabilities.shape != (len(part["label"]), len(classes)):
+        probabilities = part.get(PROBABILITIES)
+        if probabilities is None or probabilities.shape != (len(part[LABEL]), len(classes)):
             return False
         found = [classes[place] for place in probabilities.argmax(-1)]
-        if found != [_text(label) for label in part["label"]]:
+        if found != [_text(label) for label in part[LABEL]]:
             return False
     return True
 
 
 def _classified(part: Prediction, classes: Sequence[str] | None) -> list[Classification]:
-    labels = [_text(label) for label in part["label"]]
-    scores: list[float] = part["score"].tolist()
+    labels = [_text(label) for label in part[LABEL]]
+    scores: list[float] = part[SCORE].tolist()
     if classes is None or not _fits([part], classes):
         every = [{label: score} for label, score in zip(labels, scores, strict=True)]
     else:
-        every = [dict(zip(classes, row, strict=True)) for row in part["probabilities"].tolist()]
+        every = [dict(zip(classes, row, strict=True)) for row in part[PROBABILITIES].tolist()]
     return [Classification(*answer) for answer in zip(labels, scores, every, strict=True)]
 
 
 def _labelled(part: Prediction) -> list[Labelling]:
     tokens = part.get("tokens")
-    if tokens is not None and tokens.shape != part["label"].shape:
+    if tokens is not None and tokens.shape != part[LABEL].shape:
         tokens = None  # not one token for each position
     found: list[Labelling] = []
-    for row, labels in enumerate(part["label"]):
+    for row, labels in enumerate(part[LABEL]):
         real = labels.astype(bool)  # padding has no label
         words = None if tokens is None else [_text(token) for token in tokens[row][real]]
-        found.append(Labelling([_text(label) for label in labels[real]], part["score"][row][real], words))
+        found.append(Labelling([_text(label) for label in labels[real]], part[SCORE][row][real], words))
     return found
 
 
