@@ -160,6 +160,7 @@ def test_a_head_has_its_mistakes(told):
     cells = 1 + len(rows.kind.headings)
     assert [line[cells:] for line in found.rows] == told.mistakes
     assert {len(line) for line in found.rows} == {len(found.header)}
+    assert found.header[-1] == ("error" if told.decisions is None else "probability")
 
 
 @each_head
