@@ -121,7 +121,7 @@ def test_killed_after_the_stop_nothing_is_trained_again(tmp_path, monkeypatch):
         raise KilledError
 
     with monkeypatch.context() as patched, contextlib.suppress(KilledError):
-        patched.setattr("keras_selfattn.training.supervised.measured", killed)
+        patched.setattr("keras_selfattn.training.training.measured", killed)
         trained(tmp_path / "killed", model=make, **settings)
     counted = Batches()
     run = trained(tmp_path / "killed", [counted], model=make, **settings)

@@ -567,5 +567,5 @@ def test_a_training_passes_at_most_eight_files_of_its_room(tmp_path):
         training.train(ROWS, tmp_path / "run", model=TextClassifier(DEEP), config=config, verbose=0)
     finally:
         sys.setprofile(before)
-    assert {"supervised.py", "fitting.py", "schedule.py"} <= passed
+    assert {"training.py", "fitting.py", "schedule.py"} <= passed
     assert len(passed) <= 8, passed

@@ -12,7 +12,7 @@ with importing("train", __name__):
     from keras_selfattn.training.pretraining import pretrain
     from keras_selfattn.training.processes.clusters import SideBySide
     from keras_selfattn.training.processes.group import ProcessGroup
-    from keras_selfattn.training.supervised import Run, train
+    from keras_selfattn.training.training import Run, train
 
 __all__ = [
     "FineTuningAdamW",

@@ -16,7 +16,7 @@ from keras_selfattn.runs.run_folder import draft_run, write_run, writing
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, training_digests
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.supervised import (
+from keras_selfattn.training.training import (
     Run,
     as_json,
     check_plots,

@@ -30,7 +30,7 @@ from keras_selfattn.runs.run_folder import draft_run, writing
 from keras_selfattn.training.model_copies import Packed, packed
 from keras_selfattn.training.processes.clusters import Cluster, SideBySide, cluster_of
 from keras_selfattn.training.processes.group import ProcessGroup
-from keras_selfattn.training.supervised import Run, train
+from keras_selfattn.training.training import Run, train
 
 # Between two looks at what a worker reports.
 _LOOK = 0.5
