@@ -11,7 +11,7 @@ from keras_selfattn.cli.shared.console import check_page_file, columns, console
 from keras_selfattn.cli.shared.panels import PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError
 from keras_selfattn.files.atomic import text_destination
-from keras_selfattn.runs.run_checks import check_no_file_of_run
+from keras_selfattn.runs.run_folder import check_no_file_of_run
 
 if TYPE_CHECKING:
     from keras_selfattn.report.comparison import Compared, RunFiles

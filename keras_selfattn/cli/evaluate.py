@@ -16,7 +16,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.files.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.rows.texts import TEXTS
-from keras_selfattn.runs.run_checks import check_no_file_of_run
+from keras_selfattn.runs.run_folder import check_no_file_of_run
 from keras_selfattn.tasks import check_task
 
 if TYPE_CHECKING:

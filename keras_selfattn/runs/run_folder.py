@@ -16,6 +16,7 @@ report.html        all of this as figures and tables; not of an imported model
 import csv
 import json
 import platform
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
@@ -30,7 +31,6 @@ from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.files import valid_json
 from keras_selfattn.files.atomic import check_target, check_writable, new_directory
 from keras_selfattn.files.folder_kinds import holds_pretrained
-from keras_selfattn.runs.run_checks import check_config, check_metrics
 from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -41,6 +41,19 @@ _PRETRAINED = "MaskedTokenModel"
 # How a table with columns is written; other files have neither.
 _OF_TABLES = frozenset({"separator", "has_header"})
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
+_TABLES = ("history", "classes", "confusion", "errors", "spans")
+_FILES = frozenset(
+    {"model.keras", "metrics.json", "config.json", "vocabulary.txt", "example.json", "report.html"}
+    | {f"{name}.csv" for name in _TABLES}
+)
+_NUMBER = (int, float)
+# What is read of config.json by its name, where it is there.
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("model", "training", "data", "versions"), dict),
+    **dict.fromkeys(("seconds", "peak_memory_mb", "best_epoch", "trained_on"), _NUMBER),
+    "kind": str,
+}
+_TYPES_OF_ROWS: dict[str, type | tuple[type, ...]] = {"rows": int, "source": str}
 
 
 def write_run(
@@ -127,6 +140,21 @@ def check_output(target: Path, *, overwrite: bool, resume: bool = False) -> None
         if target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
             raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")
         check_writable(target)
+
+
+def check_no_file_of_run(flag: str, file: Path) -> None:
+    """Raise ConfigError if a file, given by a command's flag, is one of a training, in its run folder.
+
+    Example:
+
+        >>> check_no_file_of_run("--report", Path("report.html"))
+    """
+    place = file.resolve()
+    if place.name in _FILES and (place.parent / "model.keras").is_file():
+        raise ConfigError(
+            f"{flag} must not replace a file of a training. Received {str(file)!r}, which belongs to the run "
+            f"{place.parent.name}. Give another name."
+        )
 
 
 @contextmanager
@@ -275,10 +303,12 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     """Return the figures in a run folder's `metrics.json`.
 
     Raises:
-        RunError: if it cannot be read.
+        RunError: if it cannot be read, or its rows or split have another type than trainings write.
     """
     path = folder / "metrics.json"
-    return check_metrics(path, _read_json(path))
+    metrics = _read_json(path)
+    _check_types(path, "", metrics, {"rows": int, "split": str})
+    return metrics
 
 
 def read_example(folder: Path) -> Any:
@@ -295,10 +325,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return settings, data and versions in a run folder's `config.json`.
 
     Raises:
-        RunError: if it cannot be read.
+        RunError: if it cannot be read, or a part of it, named in the message, has another type than trainings
+            write.
     """
     path = folder / "config.json"
-    return check_config(path, _read_json(path))
+    config = _read_json(path)
+    _check_types(path, "", config, _TYPES)
+    data = config.get("data") or {}
+    _check_types(path, "data: ", data, dict.fromkeys(data, dict))
+    for name, part in data.items():
+        _check_types(path, f"data: {name}: ", part or {}, _TYPES_OF_ROWS)
+    return config
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -311,6 +348,26 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RunError(f"{path} is damaged: it must hold a JSON object. Received {content!r:.80}.")
     return content
+
+
+def _check_types(
+    path: Path, before: str, part: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]]
+) -> None:
+    """Raise RunError if a value is of another type, or too large; `before` comes before its name."""
+    for name, kind in types.items():
+        value = part.get(name)
+        if value is None or (isinstance(value, kind) and not _is_too_large(value)):
+            continue
+        wanted = {dict: "a JSON object", str: "a text"}.get(kind, "a number")  # type: ignore[call-overload]
+        raise RunError(
+            f"{path} is damaged: `{before}{name}` must be {wanted}. Received {value!r:.80}. "
+            "Train the run again."
+        )
+
+
+def _is_too_large(value: Any) -> bool:
+    """Return True for an integer, which JSON does not bound, that is no float."""
+    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
