@@ -279,7 +279,7 @@ def test_what_asks_knows_no_command_line_library_and_what_commands_share_knows_n
     for path in (package / "cli" / "shared").glob("*.py"):
         found = re.findall(r"^\s*from keras_selfattn\.cli\.(\w+)", path.read_text("utf-8"), re.MULTILINE)
         named[path.name] = set(found) - {"shared"}
-    assert named.pop("launch.py") == {"entry"}, "a process of a group is the whole command again"
+    assert named.pop("processes.py") == {"entry"}, "a process of a group is the whole command again"
     assert set().union(*named.values()) == set()
     assert len(named) > 5
 

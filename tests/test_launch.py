@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from keras_selfattn.cli.shared import launch as launching
+from keras_selfattn.cli.shared import processes as launching
 from keras_selfattn.errors import Terminated
 
 pytestmark = pytest.mark.process

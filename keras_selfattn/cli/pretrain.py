@@ -8,13 +8,15 @@ import click
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.shared.task_options import (
     OUTPUT,
     RESUME,
     SEED,
     TRAINING,
     advised_config,
+    check_place,
+    check_start,
+    check_start_exists,
     check_width,
     encoder_options,
     given,

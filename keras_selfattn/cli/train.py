@@ -11,7 +11,6 @@ from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import console, print_command, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.processes import PROCESSES, check_processes, in_process_group, launch_if_asked
-from keras_selfattn.cli.shared.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.shared.task_options import (
     OUTPUT,
     RAY,
@@ -21,6 +20,9 @@ from keras_selfattn.cli.shared.task_options import (
     TRAINING,
     WORKERS,
     advised_config,
+    check_place,
+    check_start,
+    check_start_exists,
     check_width,
     encoder_options,
     given,

@@ -1,14 +1,17 @@
-"""Options that commands share: to read a file, make a model and train it; and the tasks of each option."""
+"""Options that commands share, to read a file, make a model and train it; their checks before that begins."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.shared.panels import COUNT, PATH, Option
+from keras_selfattn.cli.shared.panels import AFTER_INTERRUPT, COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
 from keras_selfattn.options import OptionSpec
+from keras_selfattn.runs.run_folder import check_output
 from keras_selfattn.tasks import COLUMNS, OPTIONS, TASKS, tasks_of
 
 if TYPE_CHECKING:
@@ -114,6 +117,19 @@ def flag(name: str) -> str:
     return (known | {option.name: option.flag for option in (*COLUMNS, *OPTIONS)})[name]
 
 
+def check_place(output: Path, overwrite: bool, resume: bool) -> None:
+    """Raise RunError if no run could be written there; let Ctrl-C say that --resume goes on."""
+    check_output(output, overwrite=overwrite, resume=resume)
+    if resume:
+        hint = " The same command goes on from the last checkpoint, if there is one."
+        click.get_current_context().meta[AFTER_INTERRUPT] = hint
+
+
+def given(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the options of those names that were given."""
+    return {name: options[name] for name in names if options.get(name) is not None}
+
+
 def check_width(settings: Mapping[str, Any]) -> None:
     """Check the width before TensorFlow is imported, with the names of the flags in the message."""
     width, heads = settings.get("width"), settings.get("num_heads", 4)
@@ -121,9 +137,29 @@ def check_width(settings: Mapping[str, Any]) -> None:
         raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
 
 
-def given(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the options of those names that were given."""
-    return {name: options[name] for name in names if options.get(name) is not None}
+def check_start_exists(start: Path) -> None:
+    """Raise an error if there is no model at `start`; called before a file is read."""
+    saved = start if start.suffix == ".keras" else start / "model.keras"
+    if not saved.is_file() and not holds_pretrained(start):
+        raise ConfigError(f"--from: {lacks(start)}")
+
+
+def check_start(begun: Any, settings: dict[str, Any]) -> None:
+    """Refuse settings that contradict the starting model.
+
+    Args:
+        begun: the result of `starting_point`.
+        settings: those given, by the names of the config's fields.
+    """
+    for name in begun.foreign(settings):
+        raise ConfigError(
+            f"{flag(name)} has no meaning for a model that begins with {begun.path}. Leave it out."
+        )
+    for name, bound in begun.contradicted(settings).items():
+        raise ConfigError(
+            f"{flag(name)} contradicts {begun.path}, whose weights the model begins with: there `{name}` is "
+            f"{bound!r}. Received {settings[name]!r}. Leave the option out, or begin with another model."
+        )
 
 
 def advised_config(model: "RawModel", rows: int, training: Mapping[str, Any]) -> "TrainConfig":
