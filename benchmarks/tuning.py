@@ -18,8 +18,7 @@ from benchmarks.rounds import Settings
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.tasks import Task, task_named
 from keras_selfattn.training import TrainConfig
-from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.model_copies import changed, copy_of
+from keras_selfattn.training.fitting import changed, copy_of, fit_with_validation
 from keras_selfattn.training.tuning import Limits, OneAtATime, changes_in_words, tuned
 
 _NOTES = [
@@ -108,7 +107,7 @@ def _searched(
 
 
 def _given(model: Any, kept: Any, held_out: Any, config: TrainConfig, _seconds: float) -> Any:
-    return model, fit_monitored(model, kept, held_out, config, [], 0), {}, 1
+    return model, fit_with_validation(model, kept, held_out, config, [], 0), {}, 1
 
 
 def _list(model: Any, kept: Any, held_out: Any, config: TrainConfig, seconds: float) -> Any:
@@ -122,7 +121,7 @@ def _optuna(model: Any, kept: Any, held_out: Any, config: TrainConfig, seconds: 
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     first = copy_of(model, {})
-    best = (first, fit_monitored(first, kept, held_out, config, [], 0), {})
+    best = (first, fit_with_validation(first, kept, held_out, config, [], 0), {})
     end = time.perf_counter() + seconds
     fields = sorted({name for change in model.alternatives() for name in change} & set(_SPACE))
 
@@ -131,7 +130,7 @@ def _optuna(model: Any, kept: Any, held_out: Any, config: TrainConfig, seconds: 
         changes, told = {name: _SPACE[name](trial) for name in fields}, _Told(trial, end)
         try:
             copied = copy_of(model, changes)
-            fitted = fit_monitored(copied, kept, held_out, changed(config, changes), [told], 0)
+            fitted = fit_with_validation(copied, kept, held_out, changed(config, changes), [told], 0)
         except (TrainingError, ConfigError, DataError) as error:
             raise optuna.TrialPruned from error
         if told.pruned:

@@ -8,7 +8,7 @@ from keras_selfattn import export, models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.core.ensemble import Averaged, copy_member
 from keras_selfattn.runs.run_folder import load_run
-from keras_selfattn.training.model_copies import copy_of
+from keras_selfattn.training.fitting import copy_of
 
 TEXT = models.TextConfig(width=8, num_heads=2, members=2, min_count=1)
 TOKENS = models.TokenConfig(width=8, num_layers=1, num_heads=2, members=3)

@@ -25,7 +25,8 @@ from keras_selfattn.machines.cores import thread_variables
 from keras_selfattn.machines.ray_cluster import connect
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs.run_folder import load_run
-from keras_selfattn.training import SideBySide, TrainConfig, model_copies
+from keras_selfattn.training import SideBySide, TrainConfig
+from keras_selfattn.training.processes import clusters
 from keras_selfattn.training.processes.clusters import cluster_of, room_for
 
 on_ray = [pytest.mark.slow, pytest.mark.process, pytest.mark.filterwarnings("ignore")]
@@ -130,7 +131,7 @@ def test_a_model_takes_the_files_that_it_starts_from_with_it(tmp_path):
     folder.mkdir(parents=True)
     write_folder(folder)
     (folder / "pytorch_model.bin").write_bytes(b"x" * 1000)
-    packed = model_copies.packed(TextClassifier(start=folder))
+    packed = clusters.packed(TextClassifier(start=folder))
     sent = pickle.dumps(packed)
     assert "pretrained/pytorch_model.bin" not in packed.files, "what is never read is not sent"
     given = TextClassifier(start=folder)

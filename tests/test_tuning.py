@@ -20,9 +20,8 @@ from keras_selfattn.models import (
     TokenClassifier,
 )
 from keras_selfattn.runs.run_folder import load_run
-from keras_selfattn.training import TrainConfig, model_copies, tuning
-from keras_selfattn.training.fitting import Fitted
-from keras_selfattn.training.model_copies import copy_of
+from keras_selfattn.training import TrainConfig, fitting, tuning
+from keras_selfattn.training.fitting import Fitted, copy_of
 from keras_selfattn.training.tuning import Ended, Limits, OneAtATime
 
 SMALL = TextConfig(width=8, num_heads=2, wide=False)
@@ -59,7 +58,7 @@ def trained(monkeypatch):
         loss = 5.0 - (model.config.width == 16) - 2 * (config.learning_rate == 0.02)
         return Fitted({"val_loss": [9.0, loss]}, 2, choose_epoch, "val_loss", loss)
 
-    monkeypatch.setattr(tuning, "fit_monitored", fit)
+    monkeypatch.setattr(tuning, "fit_with_validation", fit)
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: TRIED)
     return seen
 
@@ -137,8 +136,8 @@ def test_a_trial_that_fails_is_recorded_with_its_reason_and_ends_nothing(trained
             raise error
         return fitted(model, *given, **settings)
 
-    fitted = tuning.fit_monitored
-    monkeypatch.setattr(tuning, "fit_monitored", fit)
+    fitted = tuning.fit_with_validation
+    monkeypatch.setattr(tuning, "fit_with_validation", fit)
     found = tuned()
     assert found.trials[1].score is None
     assert found.trials[1].reason == f"{type(error).__name__}: {error}"
@@ -147,14 +146,14 @@ def test_a_trial_that_fails_is_recorded_with_its_reason_and_ends_nothing(trained
 
 def interrupted(monkeypatch, error, at):
     """Raises an error in the training of a trial."""
-    fitted = tuning.fit_monitored
+    fitted = tuning.fit_with_validation
 
     def fit(model, rows, validation, config, *given, **settings):
         if config.learning_rate == at:
             raise error
         return fitted(model, rows, validation, config, *given, **settings)
 
-    monkeypatch.setattr(tuning, "fit_monitored", fit)
+    monkeypatch.setattr(tuning, "fit_with_validation", fit)
 
 
 def by_tensorflow():
@@ -277,7 +276,7 @@ def test_all_that_is_tried_can_be_set(kind):
     model = kind()
     for change in model.alternatives():
         config = TrainConfig(**model.advised_training(100))
-        changed = copy_of(model, change).config, model_copies.changed(config, change)
+        changed = copy_of(model, change).config, fitting.changed(config, change)
         assert changed != (model.config, config), change
 
 

@@ -45,6 +45,12 @@ def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
     return fit.set() if fit.possible else None
 
 
+def has_two_paths(model: Any) -> bool:
+    """Return True if a model has another path beside attention; training steps change attention only."""
+    # A part of a model, which is trained on pairs, has no core.
+    return any(isinstance(layer, Mixture) for layer in getattr(model, "core", model).layers)
+
+
 def copy_calibration(source: RawModel, target: RawModel) -> None:
     """Copy the temperature and shares of a model to another one of the same config."""
     for layer in source.core.layers:

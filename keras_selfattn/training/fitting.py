@@ -1,8 +1,12 @@
-"""Training monitored on held-out rows: schedule, best epoch, calibration; and a second one on all rows."""
+"""One fit of a model: with validation rows, which find its epochs and calibrate it; or again without them.
+
+Both learn the model's words and labels from the rows first, then pass over the rows epoch by epoch, or over
+pairs of few texts. The columns of a run's `history.csv` are made here.
+"""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +19,16 @@ from keras_selfattn.models.batches.shares import WHOLE, feeding
 from keras_selfattn.models.core.ensemble import copy_member
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.training.calibration import Calibration, CalibrationEffect, SharesFitted, copy_calibration
+from keras_selfattn.training.calibration import (
+    Calibration,
+    CalibrationEffect,
+    SharesFitted,
+    copy_calibration,
+    has_two_paths,
+)
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
-from keras_selfattn.training.model_copies import copy_of, members_of
 from keras_selfattn.training.processes.data_parallel import SharedSteps, make_equal
 from keras_selfattn.training.processes.group import ProcessGroup
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
@@ -30,7 +39,7 @@ _ENOUGH = 100
 # The direction of each monitored metric: minimised or maximised.
 _METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
-FitMembers = Callable[
+FitEncoders = Callable[
     [Sequence[RawModel], LabelledRows, Sequence[TrainConfig], int, bool], Iterable[RawModel]
 ]
 """From encoders, rows, their configs, epochs and `on_pairs` to the trained encoders in their order."""
@@ -38,10 +47,10 @@ FitMembers = Callable[
 
 @dataclass(frozen=True)
 class Fitted:
-    """The outcome of a training with a monitored metric.
+    """The outcome of a fit with validation rows.
 
     Args:
-        history: values by name, one for each epoch.
+        history: the columns of `history.csv` by name, a value for each epoch.
         best_epoch: the epoch of the kept weights, counted from 1: the best, or the last if none was chosen.
         chosen: True if the validation rows chose it.
         monitored: the name of the monitored metric.
@@ -65,7 +74,29 @@ class Fitted:
         )
 
 
-def fit_monitored(
+def enough_to_choose_epoch(validation: LabelledRows) -> bool:
+    """Return True if there are enough validation rows to choose the epochs of a training on all rows."""
+    return len(validation) >= _ENOUGH
+
+
+def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
+    """Return an untrained model of the same kind, with changed fields of its config."""
+    config = changed(model.config, changes).to_dict()
+    return type(model).from_config({**model.get_config(), "config": config})
+
+
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a config with the changes that are for its fields."""
+    fields = {field.name for field in dataclasses.fields(config)}
+    return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
+
+
+def members_of(model: RawModel) -> int:
+    """Return the number of encoders of a model."""
+    return getattr(model.config, "members", 1)
+
+
+def fit_with_validation(
     model: RawModel,
     rows: LabelledRows,
     validation: LabelledRows,
@@ -104,132 +135,19 @@ def fit_monitored(
     # with the shares of a second path fitted after each epoch, and the best epoch or the last one kept.
     on_pairs = trains_on_pairs(model, rows, config)
     if on_pairs:
-        history = _fit_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
+        history = _run_epochs_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
-        stopping = _stopping(model.head.monitored, config) if choose_epoch else None
+        stopping = _early_stopping(model.head.monitored, config) if choose_epoch else None
         settings: dict[str, Any] = {"validation_data": validation_data, "verbose": verbose}
         settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
-        history = _fit(model, rows, config, config.epochs, [*shares, *callbacks], **settings)
+        history = _run_epochs(model, rows, config, config.epochs, [*shares, *callbacks], **settings)
         check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    fitted = _fitted(model, history, validation_data, on_pairs, choose_epoch)
+    fitted = _outcome(model, history, validation_data, on_pairs, choose_epoch)
     check_finite([fitted.score], config)
     return dataclasses.replace(fitted, calibrated=calibration.effect)
-
-
-def _stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:
-    mode, patience = _METRIC_MODES[monitored], config.patience
-    return keras.callbacks.EarlyStopping(monitored, mode=mode, patience=patience, restore_best_weights=True)
-
-
-def _fitted(
-    model: RawModel,
-    history: dict[str, list[float]],
-    validation_data: tuple[Any, Any, Any],
-    on_pairs: bool,
-    choose_epoch: bool,
-) -> Fitted:
-    """Return the outcome of a finished training, whose epochs on pairs were not measured."""
-    monitored = model.head.monitored
-    if on_pairs:
-        inputs, targets, weights = validation_data
-        found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
-        score = found[monitored.removeprefix("val_")]
-        return Fitted(history, len(history["loss"]), False, monitored, score, on_pairs)
-    values = history[monitored]
-    best = np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax
-    epoch = int(best(values)) if choose_epoch else len(values) - 1
-    return Fitted(history, 1 + epoch, choose_epoch, monitored, values[epoch])
-
-
-def fit_again(
-    model: RawModel,
-    rows: LabelledRows,
-    epochs: int,
-    monitored: RawModel,
-    config: TrainConfig,
-    callbacks: Sequence[keras.callbacks.Callback],
-    verbose: str | int,
-    report: Callable[[str], None],
-    on_pairs: bool = False,
-    checkpoints: Checkpoints | None = None,
-    group: ProcessGroup | None = None,
-    fit_members: FitMembers | None = None,
-) -> None:
-    """Train a model, each of its encoders separately, without monitoring.
-
-    The learning rate decays over the given epochs. The calibration is copied from the monitored model.
-
-    Args:
-        model: has seen no rows yet.
-        rows: to train on; none of them is for validation.
-        epochs: those that the kept weights of the monitored model were trained for.
-        monitored: the model trained by `fit_monitored`, of the same config or with one encoder.
-        config: the settings of its training.
-        callbacks: as in `fit_monitored`.
-        verbose: as in `keras.Model.fit`.
-        report: called with a line as each training begins.
-        on_pairs: True if the monitored model was trained on pairs.
-        checkpoints: as in `fit_monitored`.
-        group: as in `fit_monitored`.
-        fit_members: trains several encoders elsewhere, without callbacks and checkpoints; here if None.
-
-    Raises:
-        TrainingError: if the loss became NaN or infinite.
-    """
-    members = members_of(model)
-    encoders = (
-        [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
-    )
-    _adapt(model, rows, config)
-    seeded = [dataclasses.replace(config, seed=(config.seed + n) % 2**32) for n in range(max(1, members))]
-    # Several encoders elsewhere; several here, one after the other; or the model itself.
-    if encoders and fit_members is not None:
-        report(f"Again, on {len(rows):,} rows, {members} encoders side by side:")
-        for place, trained in enumerate(fit_members(encoders, rows, seeded, epochs, on_pairs)):
-            report(f"  encoder {place + 1} of {members} is trained")
-            copy_member(trained.core, model.core, place)
-    else:
-        settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
-        if not on_pairs:
-            settings |= {"checkpoints": checkpoints, "group": group}
-        for place, trained in enumerate(encoders or [model]):
-            which = f", encoder {place + 1} of {members}" if encoders else ""
-            report(f"Again, on {len(rows):,} rows{which}:")
-            if encoders:
-                fit_member(trained, rows, seeded[place], epochs, on_pairs, **settings)
-                copy_member(trained.core, model.core, place)
-            else:
-                _fit_all(trained, rows, config, epochs, on_pairs, **settings)
-    if encoders:
-        _compile(model, rows, config, epochs)
-    copy_calibration(monitored, model)
-
-
-def fit_member(
-    encoder: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool, **settings: Any
-) -> None:
-    """Train one of a model's encoders, a model of its own that has seen no rows yet.
-
-    Raises:
-        TrainingError: if the loss became NaN or infinite.
-    """
-    _adapt(encoder, rows, config)
-    _fit_all(encoder, rows, config, epochs, on_pairs, **settings)
-
-
-def _fit_all(
-    model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool, **settings: Any
-) -> None:
-    fit = _fit_on_pairs if on_pairs else _fit
-    check_finite(fit(model, rows, config, epochs, **settings)["loss"], config)
-
-
-def enough_to_choose_epoch(validation: LabelledRows) -> bool:
-    """Return True if there are enough validation rows to choose the epochs of a training on all rows."""
-    return len(validation) >= _ENOUGH
 
 
 def _adapt(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
@@ -240,7 +158,19 @@ def _adapt(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
     return head
 
 
-def _fit(
+def _row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
+    """Return the weights of rows by their classes, from the training `targets`, or None."""
+    by_place = head.class_weights(config.class_weight, targets)
+    return None if by_place is None else weights_of(rows.targets, head, by_place)
+
+
+def _early_stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:
+    """Return the callback that ends a fit after `patience` epochs without a better one, which it restores."""
+    mode, patience = _METRIC_MODES[monitored], config.patience
+    return keras.callbacks.EarlyStopping(monitored, mode=mode, patience=patience, restore_best_weights=True)
+
+
+def _run_epochs(
     model: RawModel,
     rows: LabelledRows,
     config: TrainConfig,
@@ -251,7 +181,7 @@ def _fit(
     group: ProcessGroup | None = None,
     **settings: Any,
 ) -> dict[str, list[float]]:
-    """Train a model, from the last checkpoint on if there is one, and return the values of all epochs."""
+    """Pass over the rows, from the last checkpoint on if there is one; return the values of all epochs."""
     shared = None if group is None else SharedSteps(group)
     used = [_compile(model, rows, config, epochs), *callbacks]
     if shared is not None:
@@ -280,18 +210,6 @@ def _fit(
     return history if checkpoint is None else checkpoint.history
 
 
-def _fit_on_pairs(
-    model: RawModel,
-    rows: LabelledRows,
-    config: TrainConfig,
-    epochs: int,
-    callbacks: Sequence[keras.callbacks.Callback],
-    **settings: Any,
-) -> dict[str, list[float]]:
-    weights = _row_weights(model.head, rows.targets, rows, config)
-    return fit_on_pairs(model, rows, weights, epochs, config, callbacks, **settings)
-
-
 def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> Scheduled:
     """Compile a model for a number of passes, and return the callback that corrects the number of steps."""
     steps = math.ceil(len(rows) / config.batch_size) * epochs
@@ -300,7 +218,126 @@ def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: i
     return scheduled
 
 
-def _row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
-    """Return the weights of rows by their classes, from the training `targets`, or None."""
-    by_place = head.class_weights(config.class_weight, targets)
-    return None if by_place is None else weights_of(rows.targets, head, by_place)
+def _run_epochs_on_pairs(
+    model: RawModel,
+    rows: LabelledRows,
+    config: TrainConfig,
+    epochs: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+    **settings: Any,
+) -> dict[str, list[float]]:
+    """Pass over pairs of the rows; return the loss of each epoch."""
+    weights = _row_weights(model.head, rows.targets, rows, config)
+    return fit_on_pairs(model, rows, weights, epochs, config, callbacks, **settings)
+
+
+def _outcome(
+    model: RawModel,
+    history: dict[str, list[float]],
+    validation_data: tuple[Any, Any, Any],
+    on_pairs: bool,
+    choose_epoch: bool,
+) -> Fitted:
+    """Return the outcome of a finished fit: the epoch of its weights, and the monitored metric with them."""
+    monitored, columns = model.head.monitored, _columns(model, history)
+    if on_pairs:  # whose epochs were not measured
+        inputs, targets, weights = validation_data
+        found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
+        score = found[monitored.removeprefix("val_")]
+        return Fitted(columns, len(history["loss"]), False, monitored, score, on_pairs)
+    values = history[monitored]
+    best = np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax
+    epoch = int(best(values)) if choose_epoch else len(values) - 1
+    return Fitted(columns, 1 + epoch, choose_epoch, monitored, values[epoch])
+
+
+def _columns(model: RawModel, history: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the values of each epoch by the names of the columns of `history.csv`.
+
+    If a model has two paths, training loss and accuracy are of attention alone, so their names begin with
+    "attention_"; validation loss and accuracy are of both paths.
+    """
+    if not has_two_paths(model):
+        return history
+    return {
+        name if name.startswith("val_") or name == "learning_rate" else f"attention_{name}": values
+        for name, values in history.items()
+    }
+
+
+def fit_without_validation(
+    model: RawModel,
+    rows: LabelledRows,
+    epochs: int,
+    monitored: RawModel,
+    config: TrainConfig,
+    callbacks: Sequence[keras.callbacks.Callback],
+    verbose: str | int,
+    report: Callable[[str], None],
+    on_pairs: bool = False,
+    checkpoints: Checkpoints | None = None,
+    group: ProcessGroup | None = None,
+    fit_encoders: FitEncoders | None = None,
+) -> None:
+    """Train a model for a number of epochs, each of its encoders separately; none is measured on the way.
+
+    The learning rate decays over these epochs. The calibration is copied from the monitored model.
+
+    Args:
+        model: has seen no rows yet.
+        rows: to train on; none of them is for validation.
+        epochs: those that the kept weights of the monitored model were trained for.
+        monitored: the model trained by `fit_with_validation`, of the same config or with one encoder.
+        config: the settings of its training.
+        callbacks: as in `fit_with_validation`.
+        verbose: as in `keras.Model.fit`.
+        report: called with a line as each training begins.
+        on_pairs: True if the monitored model was trained on pairs.
+        checkpoints: as in `fit_with_validation`.
+        group: as in `fit_with_validation`.
+        fit_encoders: trains several encoders elsewhere, without callbacks and checkpoints; here if None.
+
+    Raises:
+        TrainingError: if the loss became NaN or infinite.
+    """
+    members = members_of(model)
+    encoders = (
+        [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
+    )
+    seeded = [dataclasses.replace(config, seed=(config.seed + n) % 2**32) for n in range(max(1, members))]
+    # Several encoders are models of their own, whose weights are copied to their places in the whole one,
+    # which learns its words and labels itself. A single encoder is the model itself.
+    if encoders:
+        _adapt(model, rows, config)
+    if encoders and fit_encoders is not None:
+        report(f"Again, on {len(rows):,} rows, {members} encoders side by side:")
+        for place, trained in enumerate(fit_encoders(encoders, rows, seeded, epochs, on_pairs)):
+            report(f"  encoder {place + 1} of {members} is trained")
+            copy_member(trained.core, model.core, place)
+    else:
+        settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
+        if not on_pairs:
+            settings |= {"checkpoints": checkpoints, "group": group}
+        for place, encoder in enumerate(encoders or [model]):
+            which = f", encoder {place + 1} of {members}" if encoders else ""
+            report(f"Again, on {len(rows):,} rows{which}:")
+            fit_encoder(encoder, rows, seeded[place], epochs, on_pairs, **settings)
+            if encoders:
+                copy_member(encoder.core, model.core, place)
+    if encoders:
+        _compile(model, rows, config, epochs)
+    # None of these rows is left to calibrate on.
+    copy_calibration(monitored, model)
+
+
+def fit_encoder(
+    encoder: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool, **settings: Any
+) -> None:
+    """Train a model of one encoder, which has seen no rows yet, for all of the epochs.
+
+    Raises:
+        TrainingError: if the loss became NaN or infinite.
+    """
+    _adapt(encoder, rows, config)
+    run_epochs = _run_epochs_on_pairs if on_pairs else _run_epochs
+    check_finite(run_epochs(encoder, rows, config, epochs, **settings)["loss"], config)

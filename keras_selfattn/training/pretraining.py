@@ -15,7 +15,7 @@ from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.runs.run_folder import draft_run, write_run, writing
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, training_digests
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fitting import fit_monitored
+from keras_selfattn.training.fitting import fit_with_validation
 from keras_selfattn.training.training import (
     Run,
     as_json,
@@ -96,7 +96,9 @@ def pretrain(
     with kept_in as kept, draft_run(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         checkpoints = kept and Checkpoints(kept, training_digests(model, config, rows, held_out), report)
-        found = fit_monitored(model, rows, held_out, config, callbacks, verbose, checkpoints=checkpoints)
+        found = fit_with_validation(
+            model, rows, held_out, config, callbacks, verbose, checkpoints=checkpoints
+        )
         seconds = time.perf_counter() - started
         figures = evaluate_pretrained(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}

@@ -1,8 +1,11 @@
-"""Train on labelled rows and write a run folder."""
+"""Train a model on labelled rows and write its run folder: all steps of `train`, in their order.
+
+Rows are read and split; one encoder is trained with validation rows, which finds the number of epochs; if
+the model is to see all rows, or has several encoders, it is trained again; it is measured, and written.
+"""
 
 import dataclasses
 import json
-import math
 import resource
 import sys
 import time
@@ -10,27 +13,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.metrics.evaluation import measured, read_labelled_rows, source_named, split_unknown_labels
+from keras_selfattn.metrics.evaluation import (
+    Evaluation,
+    measured,
+    read_labelled_rows,
+    source_named,
+    split_unknown_labels,
+)
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.config import check_flag, is_number
+from keras_selfattn.models.config import check_flag
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.runs.run_folder import draft_run, write_run, writing
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of, training_digests
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
-from keras_selfattn.training.model_copies import copy_of, has_two_paths, members_of
+from keras_selfattn.training.fitting import (
+    copy_of,
+    enough_to_choose_epoch,
+    fit_with_validation,
+    fit_without_validation,
+    members_of,
+)
 from keras_selfattn.training.processes.clusters import Cluster, Members, OnCluster, SideBySide, cluster_of
 from keras_selfattn.training.processes.group import ProcessGroup
-from keras_selfattn.training.tuning import Candidate, Limits, OneAtATime, tuned
+from keras_selfattn.training.tuning import Candidate, Limits, OneAtATime, search_limits, tuned
 from keras_selfattn.user_warnings import warn_user
 
 
@@ -139,56 +153,64 @@ def train(
         >>> run.figures.rows
         2
     """
-    # First all that can be refused: the rows as the model reads them, and options that contradict each other.
+    # Refuse what cannot train: rows that the model cannot read, and options that contradict each other.
     check_plots(plots)
     model = TextClassifier() if model is None else model
     rows = as_rows(rows, "training rows", model.row_kind)
     config = config or TrainConfig(**model.advised_training(len(rows)))
-    tables = split_tables(model, rows, validation, test, config)
-    limits = limits_of(tune, trials, side_by_side)
+    splits = read_and_split(model, rows, validation, test, config)
+    limits = search_limits(tune, trials, on_cluster=side_by_side is not None)
     check_resume(resume, limits is not None)
     check_group(group, limits is not None)
+    # Held-out rows are trained on in the end; given validation rows never are.
     refit = config.refit and validation is None
     split = "validation" if test is None else "test"
-    settings = {
+    record = {
         "processes": 1 if group is None else group.count,
-        "data": {name: data_record(each) for name, each in tables.by_split.items()},
+        "data": {name: data_record(each) for name, each in splits.by_name.items()},
         "reading": as_json("reading", dict(reading or {})),
     }
-    # Then the places: trials on a cluster or here; files of this process, or of process 0 of its group.
-    fit_options = {"callbacks": callbacks, "verbose": verbose}
+    # Open the places: the cluster of the trials, the folder of checkpoints, the draft of the run folder.
     connected = nullcontext() if side_by_side is None else cluster_of(side_by_side)
-    with connected as cluster, _places(Path(output), resume, overwrite, group) as (kept, draft):
+    with connected as cluster, _open_folders(Path(output), resume, overwrite, group) as (kept, draft):
         report(f"Training on {rows_in_words(rows)}")
         started = time.perf_counter()
         # Only who goes on, or shares steps with others, must know whether the training is the same.
-        digests = training_digests(model, config, tables.all, tables.validation) if resume or group else {}
+        digests = training_digests(model, config, splits.all, splits.validation) if resume or group else {}
         if group is not None:
             options = digest_of([resume, refit, split])
             group.agree({**digests, "options (--resume, --refit, --validation)": options})
         checkpoints = Checkpoints(kept, digests, report, group) if resume else None
-        together = {"checkpoints": checkpoints, "group": group}
-        done = _trained(model, tables, config, refit, limits, report, cluster, together, **fit_options)
+        means = _Means(callbacks, verbose, report, checkpoints, group, cluster)
+        # One encoder with validation rows finds the number of epochs, and is calibrated. For that number the
+        # encoders of the run's model are trained again: on all rows, or several to average their answers.
+        again = refit or members_of(model) > 1
+        candidate = _find_candidate(model, splits, config, limits, refit, again, means)
+        trained_on = splits.all if refit else splits.train
+        final = candidate.model
+        if again:
+            final = model if limits is None else copy_of(model, candidate.changes)
+            _train_again(final, trained_on, candidate, means)
         seconds = time.perf_counter() - started
-        # A refitted model has seen the validation rows, so figures on them come from the monitored model.
-        answering = done.monitored.model if refit and test is None else done.model
-        evaluation = measured(answering, tables.by_split[split])
+        # A refitted model has seen the validation rows, so figures on them come from the candidate.
+        answering = candidate.model if refit and test is None else final
+        evaluation = measured(answering, splits.by_name[split])
         run = Run(
             Path(output),
-            done.model,
+            final,
             evaluation.figures,
-            done.monitored.fitted.best_epoch,
+            candidate.fitted.best_epoch,
             seconds,
-            rows=done.rows,
-            again=done.again,
-            changes=done.monitored.changes,
-            epoch_chosen=done.monitored.fitted.chosen,
+            rows=len(trained_on),
+            again=again,
+            changes=candidate.changes,
+            epoch_chosen=candidate.fitted.chosen,
         )
         if draft is not None:
-            _write(draft, run, done.monitored, settings, split=split, example=evaluation.example())
-            effect = done.monitored.fitted.calibrated
-            findings = Findings(evaluation.figures, split, evaluation, answering, tables.by_split, effect)
-            write_run_report(draft, run.path, findings)
+            record |= _training_record(run, candidate)
+            _write_files(draft, run, candidate, record, evaluation, split)
+            shown = evaluation, answering, splits.by_name, candidate.fitted.calibrated
+            write_run_report(draft, run.path, Findings(evaluation.figures, split, *shown))
     return run
 
 
@@ -202,14 +224,14 @@ def check_plots(plots: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Tables:
+class Splits:
     """The rows of a training by their use, as the model reads them.
 
     Args:
         all: those that were given to train on.
         train: those of them that are not held out.
         validation: the held-out rows, or those given as such.
-        known: those of the validation rows whose labels are all in `train`: for the stop, the choice of
+        comparable: those of the validation rows whose labels are all in `train`: for the stop, the choice of
             weights and the calibration.
         test: for the figures, if they were given.
     """
@@ -217,20 +239,23 @@ class Tables:
     all: LabelledRows
     train: LabelledRows
     validation: LabelledRows
-    known: LabelledRows
+    comparable: LabelledRows
     test: LabelledRows | None
 
     @property
-    def by_split(self) -> dict[str, LabelledRows]:
+    def by_name(self) -> dict[str, LabelledRows]:
         """The rows of each split that there is, for records and reports."""
-        found = {"train": self.train, "validation": self.validation}
-        return found if self.test is None else {**found, "test": self.test}
+        splits = {"train": self.train, "validation": self.validation}
+        return splits if self.test is None else {**splits, "test": self.test}
 
 
-def split_tables(
+def read_and_split(
     model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
-) -> Tables:
-    """Return the rows of a training, with validation rows held out unless they are given; check all."""
+) -> Splits:
+    """Return the rows of a training as the model reads them, checked; without validation rows, hold some out.
+
+    `split` of the rows holds them out: at random (`data.labelled.split_rows`), or as their class defines it.
+    """
     kind = model.head_type(rows.targets)
 
     def read(given: Any, source: str) -> LabelledRows:
@@ -246,8 +271,8 @@ def split_tables(
         validation_rows = read(validation, "validation rows")
     test_rows = None if test is None else read(test, "test rows")
     labels = train_rows.labels()
-    known, unknown = split_unknown_labels(validation_rows, labels, "validation rows")
-    _check_measurable(known, kind, "validation")
+    comparable, unknown = split_unknown_labels(validation_rows, labels, "validation rows")
+    _check_measurable(comparable, kind, "validation")
     if unknown:
         warn_user(f"{unknown} They do not decide when to stop, and count as wrong in the figures.")
     if test_rows is not None:
@@ -255,7 +280,7 @@ def split_tables(
         _check_measurable(test_rows, kind, "test")
         if unknown:
             warn_user(f"{unknown} They count as wrong in the figures.")
-    return Tables(rows, train_rows, validation_rows, known, test_rows)
+    return Splits(rows, train_rows, validation_rows, comparable, test_rows)
 
 
 def _check_settings(head: Head, rows: LabelledRows, config: TrainConfig) -> None:
@@ -277,22 +302,6 @@ def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
             f"{rows.source}: all {len(rows)} {name} rows are empty, so that nothing can be measured on them. "
             "Give others, or leave rows without tokens out."
         )
-
-
-def limits_of(tune: Any, trials: Any, side_by_side: SideBySide | None) -> Limits | None:
-    """Return the limits of a search for settings, or None if none is asked for."""
-    if not (is_number(tune) and tune >= 0):
-        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 0:
-        raise ConfigError(f"`trials` must be an integer, 0 or more. Received {trials!r}.")
-    if tune or trials:
-        return Limits(tune or math.inf, trials or math.inf)
-    if side_by_side is not None:
-        raise ConfigError(
-            "`side_by_side` (--ray) trains the trials of a search for settings: give `tune` (--tune) or "
-            "`trials` (--trials) as well."
-        )
-    return None
 
 
 def check_resume(resume: Any, searches: bool = False) -> None:
@@ -329,7 +338,7 @@ def as_json(name: str, value: Any) -> Any:
 
 
 @contextmanager
-def _places(
+def _open_folders(
     output: Path, resume: bool, overwrite: bool, group: ProcessGroup | None
 ) -> Iterator[tuple[Path, Path | None]]:
     """Yield the folder of the checkpoints and the draft of the run folder, None where another one writes."""
@@ -355,92 +364,84 @@ def rows_in_words(rows: LabelledRows) -> str:
     return f"{len(rows):,} rows of {rows.source}" + (f", {classes:,} classes" if classes else "")
 
 
-class _Trained(NamedTuple):
-    """Trained models: the one to keep, the validated one, and the fields of `Run`."""
+@dataclass(frozen=True)
+class _Means:
+    """The means of each fit of a training: callbacks, checkpoints, and who computes together."""
 
-    model: RawModel
-    monitored: Candidate
-    rows: int
-    again: bool
+    callbacks: Sequence[keras.callbacks.Callback]
+    verbose: str | int
+    report: Callable[[str], None]
+    checkpoints: Checkpoints | None
+    group: ProcessGroup | None
+    cluster: Cluster | None
 
 
-def _trained(
+def _find_candidate(
     model: RawModel,
-    tables: Tables,
+    splits: Splits,
     config: TrainConfig,
-    refit: bool,
     limits: Limits | None,
-    report: Callable[[str], None],
-    cluster: Cluster | None,
-    together: Mapping[str, Any],
-    **fit_options: Any,
-) -> _Trained:
-    """Train a monitored model and, with `refit` or several encoders, again without monitoring.
-
-    `together` has the checkpoints and the group of one training; a search for settings has neither.
-    """
-    again = refit or members_of(model) > 1
-    parts = tables.train, tables.known
-    # The epochs of a training on all rows are those of the monitored model, whose rows are fewer.
-    choose = not refit or enough_to_choose_epoch(tables.known)
-    # The monitored model: the best of a search, or the only one.
-    if limits is not None:
-        if cluster is None:
-            trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **fit_options)
-        else:
-            trainer = OnCluster(cluster, model, *parts, config, choose_epoch=choose)
-        monitored = tuned(model, config, trainer, limits, report)
-        model = copy_of(model, monitored.changes) if again else monitored.model
-    else:
+    refit: bool,
+    again: bool,
+    means: _Means,
+) -> Candidate:
+    """Train one encoder with validation rows, or the trials of a search; return it with its epochs."""
+    parts = splits.train, splits.comparable
+    shown: dict[str, Any] = {"callbacks": means.callbacks, "verbose": means.verbose}
+    # The epochs of a training on all rows are those of this one, whose rows are fewer: if too few are held
+    # out to compare epochs, all are taken.
+    choose = not refit or enough_to_choose_epoch(splits.comparable)
+    if limits is None:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **fit_options)
-        monitored = Candidate(first, config, fitted, {}, [])
-    # The model of the run: the monitored one, or another of all rows or of several encoders.
-    rows = tables.all if refit else tables.train
-    if again:
-        fit_options |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
-        fit_options |= {"fit_members": None if cluster is None else Members(cluster)}
-        fit_again(model, rows, monitored.fitted.best_epoch, monitored.model, monitored.config, **fit_options)
-    return _Trained(model, monitored, len(rows), again)
+        together: dict[str, Any] = {"checkpoints": means.checkpoints, "group": means.group}
+        fitted = fit_with_validation(first, *parts, config, choose_epoch=choose, **together, **shown)
+        return Candidate(first, config, fitted, {}, [])
+    # The trials run here, one at a time, or on the cluster; a search has neither checkpoints nor a group.
+    if means.cluster is None:
+        trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **shown)
+    else:
+        trainer = OnCluster(means.cluster, model, *parts, config, choose_epoch=choose)
+    return tuned(model, config, trainer, limits, means.report)
 
 
-def _write(
-    draft: Path, run: Run, found: Candidate, settings: dict[str, Any], *, split: str, example: Any
+def _train_again(model: RawModel, rows: LabelledRows, candidate: Candidate, means: _Means) -> None:
+    """Train the model of the run for the epochs of the candidate, without validation rows."""
+    fit_without_validation(
+        model,
+        rows,
+        candidate.fitted.best_epoch,
+        candidate.model,
+        candidate.config,
+        means.callbacks,
+        means.verbose,
+        means.report,
+        on_pairs=candidate.fitted.on_pairs,
+        checkpoints=means.checkpoints,
+        group=means.group,
+        fit_encoders=None if means.cluster is None else Members(means.cluster),
+    )
+
+
+def _write_files(
+    draft: Path, run: Run, candidate: Candidate, record: Mapping[str, Any], evaluation: Evaluation, split: str
 ) -> None:
-    """Write a run folder; the figures are of `split`, and `example` is a row of it."""
-    settings = {**settings, **_training_record(run, found)}
-    history = named_history(found.model, found.fitted.history)
+    """Write the files of a run folder, but for its report."""
+    of_rows: dict[str, Any] = {"split": split, "example": evaluation.example()}
     with writing(run.path):
-        write_run(
-            draft, run.model, run.figures, history=history, settings=settings, split=split, example=example
-        )
+        write_run(draft, run.model, run.figures, history=candidate.fitted.history, settings=record, **of_rows)
 
 
-def _training_record(run: Run, found: Candidate) -> dict[str, Any]:
+def _training_record(run: Run, candidate: Candidate) -> dict[str, Any]:
     """Return the record of a training."""
-    trials = [dataclasses.asdict(trial) for trial in found.trials]
+    trials = [dataclasses.asdict(trial) for trial in candidate.trials]
     return {
-        "training": dataclasses.asdict(found.config),
+        "training": dataclasses.asdict(candidate.config),
         "best_epoch": run.best_epoch,
         "trained_on": run.rows,
         "seconds": round(run.seconds, 1),
         "peak_memory_mb": peak_memory(),
         **({"trials": trials} if trials else {}),
-    }
-
-
-def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Return the values of each epoch under clear names.
-
-    If a model has two paths, training loss and accuracy are of attention alone, so their names begin with
-    "attention_"; validation loss and accuracy are of both paths.
-    """
-    if not has_two_paths(model):
-        return dict(history)
-    return {
-        name if name.startswith("val_") or name == "learning_rate" else f"attention_{name}": values
-        for name, values in history.items()
     }
 
 

@@ -8,8 +8,8 @@ from rich.table import Column
 from rich.text import Text
 
 from keras_selfattn.cli.shared.console import clock, console
+from keras_selfattn.training.calibration import has_two_paths
 from keras_selfattn.training.few_rows import PairLoss
-from keras_selfattn.training.model_copies import has_two_paths
 
 _FIGURES = ("loss", "accuracy", "mean_absolute_error")
 

@@ -10,24 +10,28 @@ Reference: https://docs.ray.io/en/latest/ray-core/tasks.html; .../scheduling/res
 
 import dataclasses
 import importlib
+import os
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, SelfAttentionError
+from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.machines.cores import thread_variables
 from keras_selfattn.machines.ray_cluster import connect, ray_errors
 from keras_selfattn.models.config import check_count, is_number
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.saving.saved_file import load_file
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fitting import Fitted, fit_member, fit_monitored
-from keras_selfattn.training.model_copies import Packed, bytes_of, changed, copy_of, loaded, packed
+from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_encoder, fit_with_validation
 from keras_selfattn.training.tuning import Ended, reason_of
 from keras_selfattn.user_warnings import warn_user
 
@@ -38,6 +42,8 @@ _LOOK = 1.0
 _TRAININGS_OF_A_PROCESS = 8
 # What is trained for the result, not for comparison, begins again if its machine is lost.
 _RETRIES = 2
+# The files of a pretrained model that are read.
+_FILES = (".json", ".txt", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,7 @@ class OnCluster:
         rows: to train on.
         validation: to compare by.
         config: the settings of training.
-        choose_epoch: as in `fit_monitored`.
+        choose_epoch: as in `fit_with_validation`.
     """
 
     def __init__(
@@ -308,6 +314,62 @@ class Members:
             cluster.cancel(running)
 
 
+@dataclass(frozen=True)
+class Packed:
+    """An untrained model in parts: its class, config, and the files that it starts from."""
+
+    kind: type[RawModel]
+    config: dict[str, Any]
+    files: dict[str, bytes]
+
+    @contextmanager
+    def unpacked(self) -> Iterator[RawModel]:
+        """Yield the model, whose files are there until the end of the block."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in self.files.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            start = self.config.get("start")
+            place = {} if start is None else {"start": str(Path(folder, Path(start).name))}
+            yield self.kind.from_config({**self.config, **place})
+
+
+def packed(model: RawModel) -> Packed:
+    """Return an untrained model in parts that a machine without its files can put together."""
+    config = model.get_config()
+    start = config.get("start")
+    return Packed(type(model), config, {} if start is None else _files(Path(start)))
+
+
+def _files(start: Path) -> dict[str, bytes]:
+    """Return the files that a model starts from, by their path from the folder around `start`."""
+    if holds_pretrained(start):
+        found = [each for each in sorted(start.rglob("*")) if each.suffix in _FILES and each.is_file()]
+    else:
+        found = [start if start.is_file() else start / "model.keras"]
+    return {os.path.relpath(each, start.parent): each.read_bytes() for each in found}
+
+
+def bytes_of(model: RawModel) -> bytes:
+    """Return a trained model as the bytes of a `.keras` file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.keras")
+        model.save(path)
+        return path.read_bytes()
+
+
+def loaded(content: bytes, given: Any) -> Any:
+    """Return a trained model from its bytes; `given` is the model that it was a copy of."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.keras")
+        path.write_bytes(content)
+        model: Any = load_file(path)
+    if hasattr(given, "start"):
+        model.start = given.start  # for the record of the run
+    return model
+
+
 def _trial(
     untrained: Packed,
     rows: LabelledRows,
@@ -320,7 +382,7 @@ def _trial(
     began = time.perf_counter()
     with untrained.unpacked() as given, warnings.catch_warnings(record=True) as caught:
         model, settings = copy_of(given, {"members": 1, **changes}), changed(config, changes)
-        fitted = fit_monitored(model, rows, validation, settings, [], 0, choose_epoch=choose_epoch)
+        fitted = fit_with_validation(model, rows, validation, settings, [], 0, choose_epoch=choose_epoch)
     told = [str(each.message) for each in caught if each.category is UserWarning]
     return (fitted, time.perf_counter() - began, told), bytes_of(model)
 
@@ -330,5 +392,5 @@ def _member(
 ) -> tuple[bytes, None]:
     """Train an encoder of a model; return its bytes. Runs as a task."""
     with untrained.unpacked() as model:
-        fit_member(model, rows, config, epochs, on_pairs, callbacks=[], verbose=0)
+        fit_encoder(model, rows, config, epochs, on_pairs, callbacks=[], verbose=0)
     return bytes_of(model), None

@@ -27,8 +27,7 @@ from keras_selfattn.machines.free_ports import free_port
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saving.saved_file import load_file
 from keras_selfattn.runs.run_folder import draft_run, writing
-from keras_selfattn.training.model_copies import Packed, packed
-from keras_selfattn.training.processes.clusters import Cluster, SideBySide, cluster_of
+from keras_selfattn.training.processes.clusters import Cluster, Packed, SideBySide, cluster_of, packed
 from keras_selfattn.training.processes.group import ProcessGroup
 from keras_selfattn.training.training import Run, train
 
