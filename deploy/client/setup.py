@@ -34,7 +34,6 @@ MODULES = (
     "data/formats/npz_files.py",
     "data/formats/plain_numbers.py",
     "data/formats/records.py",
-    "data/formats/row_lines.py",
     "data/formats/separators.py",
     "data/formats/time_order.py",
     "data/formats/ts_files.py",

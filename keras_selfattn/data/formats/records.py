@@ -1,5 +1,6 @@
-"""Rows of CSV, TSV and JSON Lines files, read and checked one by one, with one in memory."""
+"""Rows of CSV, TSV and JSON Lines files, read from their lines and checked one by one, with one in memory."""
 
+import codecs
 import csv
 import io
 import itertools
@@ -11,14 +12,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from keras_selfattn.data.formats.endings import checked_ending, packing_of
-from keras_selfattn.data.formats.row_lines import Place, RowLines
 from keras_selfattn.data.formats.separators import checked_separator, other_separator
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import DataError, first_line
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 
 # Rows of JSON Lines that tell the columns.
 FIRST_ROWS = 1000
+# The most bytes of a row: a quote that nobody closes would read the rest of a file into memory.
+_MOST_BYTES = 2**26
+_PIECES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 # The line of a row's beginning, and its values by column.
 Record = tuple[int, dict[str, Any]]
@@ -61,6 +64,13 @@ def iter_records(
         if row.values is None:
             raise DataError(row.problem)
         yield row.line, row.values
+
+
+class Place(NamedTuple):
+    """A place between two rows of a file: bytes before it, and the number of the line that begins there."""
+
+    offset: int = 0
+    line: int = 1
 
 
 class Row(NamedTuple):
@@ -176,6 +186,93 @@ def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> I
         finally:
             if content is not opened:
                 content.detach()
+
+
+class RowLines:
+    """The physical lines of a file from a place on, decoded, with their places.
+
+    Bytes that are not UTF-8 become surrogates; `problem` then names the first since it was last read.
+
+    Args:
+        file: for messages.
+        content: the opened file.
+        start: the place to begin at.
+        lone_returns: True if a carriage return alone ends a line, too.
+    """
+
+    def __init__(
+        self, file: Path, content: BinaryIO, start: Place | None = None, *, lone_returns: bool = False
+    ):
+        self.file = file
+        packing = packing_of(file)
+        self._broken = () if packing is None else packing.broken
+        self._content, self._lone = content, lone_returns
+        self._offset, self._line = start or Place()
+        if self._offset:
+            content.seek(self._offset)
+        self._row_start = self._offset
+        self._problem = ""
+        self._reading = self._read()
+
+    @property
+    def end(self) -> Place:
+        """The place after the lines so far."""
+        return Place(self._offset, self._line)
+
+    def next_row(self) -> str:
+        """Begin a row at the place so far; return the problem of the row before."""
+        self._row_start = self._offset
+        problem, self._problem = self._problem, ""
+        return problem
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the lines from the place so far, whoever has read those before."""
+        return self._reading
+
+    def _read(self) -> Iterator[str]:
+        while line := self._next_line():
+            if self._offset + len(line) - self._row_start > _MOST_BYTES:
+                raise DataError(
+                    f"{self.file} cannot be parsed: the row from line {self._line} on has over "
+                    f"{_MOST_BYTES >> 20} MiB. Is a quote missing that ends a text?"
+                )
+            if self._offset == 0 and line.startswith(codecs.BOM_UTF8):
+                line, self._offset = line[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
+            text = self._decoded(line)
+            if self._lone and "\r" in text[:-2]:
+                for piece in _PIECES.findall(text):
+                    yield self._passed(piece, len(piece.encode(errors="surrogateescape")))
+            else:
+                yield self._passed(text, len(line))
+
+    def _next_line(self) -> bytes:
+        try:
+            return self._content.readline(_MOST_BYTES + 1)
+        except self._broken as error:
+            reason = first_line(error).rstrip(".")
+            ending = self.file.suffix.lower()
+            raise DataError(
+                f"{self.file} is not a whole {ending} file: {reason}. Copy or pack it again."
+            ) from error
+
+    def _passed(self, text: str, size: int) -> str:
+        self._offset += size
+        self._line += 1
+        return text
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            self._problem = self._problem or _not_utf8(self.file, line[error.start], self._line)
+            return line.decode(errors="surrogateescape")
+
+
+def _not_utf8(file: Path, byte: int, line: int) -> str:
+    return (
+        f"{file} is not UTF-8: byte 0x{byte:02x} in line {line}. Convert it first, for example with "
+        f"`iconv -f latin1 -t utf-8 {file} > utf8{file.suffix}`."
+    )
 
 
 def _rows(
