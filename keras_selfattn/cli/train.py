@@ -149,6 +149,7 @@ def command(
     **options: Any,
 ) -> None:
     """Train a model on a table; see `_HELP`."""
+    # Refuse before a file is read: a place, or options that contradict each other or the task.
     check_place(output, overwrite, options["resume"])
     searches = _check_train(options, validation_file)
     task = task_named(task_name, table)
@@ -160,9 +161,11 @@ def command(
         _check_freeze(settings)
     else:
         check_start_exists(start)
+    # With --processes this one ends here: those that it starts go on, each with all of the rows.
     launch_if_asked(options)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
+    # Rows that cannot be read are refused within a second, so TensorFlow is imported after them.
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}
     import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn.cli.shared.progress import TrainingProgress
@@ -173,11 +176,11 @@ def command(
         model = _model(task, settings, start, rows)
         common = {"model": model, "config": advised_config(model, len(rows), given(options, TRAINING))}
         common |= {**files, "report": console.print}
-        run = _trained(rows, output, common, options, searches, group, progress)
+        run = _train_where_asked(rows, output, common, options, searches, group, progress)
     if searches:
         console.print(f"Tuning chose: {changes_in_words(run.changes)}.")
     print_report(run.figures, "validation")
-    console.print(_said(run))
+    console.print(_run_in_words(run))
     print_command("export", run.path, f"models/{run.path.name}")
 
 
@@ -257,7 +260,7 @@ def _model(task: Task, settings: dict[str, Any], start: Path | None, rows: Any) 
     return model
 
 
-def _trained(
+def _train_where_asked(
     rows: Any,
     output: Path,
     common: dict[str, Any],
@@ -298,7 +301,7 @@ def _ray_settings(options: dict[str, Any]) -> "SideBySide | None":
     return SideBySide(options["ray"], options["workers"], **asked, timeout=options["timeout"])
 
 
-def _said(run: "Run") -> str:
+def _run_in_words(run: "Run") -> str:
     """Return the line that says what was trained, and for how long."""
     trained = f"Trained in {run.seconds:.0f} s"
     kept = f"the weights of epoch {run.best_epoch}"
