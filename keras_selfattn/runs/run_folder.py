@@ -170,6 +170,28 @@ def draft_run(target: Path, *, overwrite: bool) -> Iterator[Path]:
             stack.close()
 
 
+def data_record(rows: LabelledRows) -> dict[str, Any]:
+    """Return the record of rows."""
+    return {"source": rows.source, "rows": len(rows)}
+
+
+def as_json(name: str, value: Any) -> Any:
+    """Return settings as JSON types; raise before a training that could not be recorded."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"`{name}` must hold what JSON can, such as str and int: {error}.") from error
+    return value
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in MB."""
+    import resource  # here: Windows has none, and reads run folders
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 10**6
+
+
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
     """Turn errors of the file system into errors that name the run folder."""

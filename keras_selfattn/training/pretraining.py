@@ -12,18 +12,11 @@ import keras
 from keras_selfattn.metrics.masked_tokens import evaluate_pretrained, text_rows
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 from keras_selfattn.report.run_report import Findings, write_run_report
-from keras_selfattn.runs.run_folder import draft_run, write_run, writing
+from keras_selfattn.runs.run_folder import as_json, data_record, draft_run, peak_memory, write_run, writing
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, training_digests
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_with_validation
-from keras_selfattn.training.training import (
-    Run,
-    as_json,
-    check_plots,
-    check_resume,
-    data_record,
-    peak_memory,
-)
+from keras_selfattn.training.training import Run, check_plots, check_resume
 
 
 def pretrain(

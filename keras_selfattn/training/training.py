@@ -5,9 +5,7 @@ the model is to see all rows, or has several encoders, it is trained again; it i
 """
 
 import dataclasses
-import json
-import resource
-import sys
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,11 +26,11 @@ from keras_selfattn.metrics.evaluation import (
 )
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.config import check_flag
+from keras_selfattn.models.config import check_flag, is_number
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.run_report import Findings, write_run_report
-from keras_selfattn.runs.run_folder import draft_run, write_run, writing
+from keras_selfattn.runs.run_folder import as_json, data_record, draft_run, peak_memory, write_run, writing
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of, training_digests
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import (
@@ -44,7 +42,7 @@ from keras_selfattn.training.fitting import (
 )
 from keras_selfattn.training.processes.clusters import Cluster, Members, OnCluster, SideBySide, cluster_of
 from keras_selfattn.training.processes.group import ProcessGroup
-from keras_selfattn.training.tuning import Candidate, Limits, OneAtATime, search_limits, tuned
+from keras_selfattn.training.tuning import Candidate, Limits, OneAtATime, tuned
 from keras_selfattn.user_warnings import warn_user
 
 
@@ -159,7 +157,7 @@ def train(
     rows = as_rows(rows, "training rows", model.row_kind)
     config = config or TrainConfig(**model.advised_training(len(rows)))
     splits = read_and_split(model, rows, validation, test, config)
-    limits = search_limits(tune, trials, on_cluster=side_by_side is not None)
+    limits = search_limits(tune, trials, side_by_side)
     check_resume(resume, limits is not None)
     check_group(group, limits is not None)
     # Held-out rows are trained on in the end; given validation rows never are.
@@ -304,6 +302,22 @@ def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
         )
 
 
+def search_limits(tune: Any, trials: Any, side_by_side: SideBySide | None) -> Limits | None:
+    """Return the limits of a search for settings, or None if none is asked for."""
+    if not (is_number(tune) and tune >= 0):
+        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 0:
+        raise ConfigError(f"`trials` must be an integer, 0 or more. Received {trials!r}.")
+    if tune or trials:
+        return Limits(tune or math.inf, trials or math.inf)
+    if side_by_side is not None:
+        raise ConfigError(
+            "`side_by_side` (--ray) trains the trials of a search for settings: give `tune` (--tune) or "
+            "`trials` (--trials) as well."
+        )
+    return None
+
+
 def check_resume(resume: Any, searches: bool = False) -> None:
     """Raise ConfigError for a `resume` that is no flag, or of a search for settings, which keeps none."""
     check_flag("resume", resume)
@@ -321,20 +335,6 @@ def check_group(group: ProcessGroup | None, searches: bool) -> None:
             "`group` (--processes, --coordinator) is for one training; `tune` (--tune) and `trials` "
             "(--trials) make many, which `side_by_side` (--ray) spreads. Leave one of them out."
         )
-
-
-def data_record(rows: LabelledRows) -> dict[str, Any]:
-    """Return the record of rows."""
-    return {"source": rows.source, "rows": len(rows)}
-
-
-def as_json(name: str, value: Any) -> Any:
-    """Return settings as JSON types; raise before a training that could not be recorded."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"`{name}` must hold what JSON can, such as str and int: {error}.") from error
-    return value
 
 
 @contextmanager
@@ -443,9 +443,3 @@ def _training_record(run: Run, candidate: Candidate) -> dict[str, Any]:
         "peak_memory_mb": peak_memory(),
         **({"trials": trials} if trials else {}),
     }
-
-
-def peak_memory() -> int:
-    """Return the largest resident memory of this process so far, in MB."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 10**6

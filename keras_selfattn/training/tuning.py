@@ -17,7 +17,6 @@ import keras
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, SelfAttentionError, Terminated, first_line
-from keras_selfattn.models.config import is_number
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_with_validation
@@ -119,22 +118,6 @@ class Limits:
 
     seconds: float = math.inf
     trials: float = math.inf
-
-
-def search_limits(tune: Any, trials: Any, *, on_cluster: bool) -> Limits | None:
-    """Return the limits of a search for settings, or None if none is asked for."""
-    if not (is_number(tune) and tune >= 0):
-        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 0:
-        raise ConfigError(f"`trials` must be an integer, 0 or more. Received {trials!r}.")
-    if tune or trials:
-        return Limits(tune or math.inf, trials or math.inf)
-    if on_cluster:
-        raise ConfigError(
-            "`side_by_side` (--ray) trains the trials of a search for settings: give `tune` (--tune) or "
-            "`trials` (--trials) as well."
-        )
-    return None
 
 
 def tuned(
