@@ -35,7 +35,7 @@ from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_
 
 # Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
-_ENOUGH = 100
+_ENOUGH_ROWS = 100
 # The direction of each monitored metric: minimised or maximised.
 _METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
@@ -76,7 +76,7 @@ class Fitted:
 
 def enough_to_choose_epoch(validation: LabelledRows) -> bool:
     """Return True if there are enough validation rows to choose the epochs of a training on all rows."""
-    return len(validation) >= _ENOUGH
+    return len(validation) >= _ENOUGH_ROWS
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:

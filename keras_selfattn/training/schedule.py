@@ -12,7 +12,7 @@ from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.config import TrainConfig
 
 # Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
-_WARMUP = 0.1
+_WARMUP_SHARE = 0.1
 # The rate starts and ends at this share of its peak.
 _FLOOR = 0.02
 
@@ -32,7 +32,7 @@ class Scheduled(keras.callbacks.Callback):
 
     def spread(self, steps: int) -> None:
         """Set the lengths of the rise and of the decay."""
-        warmup = max(1, round(_WARMUP * steps))
+        warmup = max(1, round(_WARMUP_SHARE * steps))
         self._schedule.warmup_steps, self._schedule.decay_steps = warmup, max(1, steps - warmup)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
