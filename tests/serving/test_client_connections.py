@@ -355,9 +355,9 @@ def test_where_no_thread_is_to_be_had_a_call_fails_and_hangs_not(served, monkeyp
 
 
 def test_tries_are_throttled_while_everything_fails(served, connect, monkeypatch):
-    from keras_selfattn.serving.client.transport import connection
+    from keras_selfattn.serving.client.transport import retries
 
-    monkeypatch.setitem(connection.THROTTLING, "maxTokens", 20)
+    monkeypatch.setitem(retries.THROTTLING, "maxTokens", 20)
     peers = Peers(lambda peer, call: grpc.StatusCode.UNAVAILABLE)
     peers.trailing = (("grpc-retry-pushback-ms", "0"),)
     client = connect(served(peers), connections=2)

@@ -23,7 +23,7 @@ MODULES += [
 MODULES += [
     f"client.{name}" for name in ("answers", "function_transport", "inputs", "management", "model_metadata")
 ]
-MODULES += [f"client.transport.{name}" for name in ("base", "shared_transport", "targets")]
+MODULES += [f"client.transport.{name}" for name in ("base", "retries", "targets")]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -15,9 +15,6 @@ GET_MODEL_METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 GET_MODEL_STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
-# The calls that change nothing, so they can be sent again even if they may have arrived.
-SAFE_TO_REPEAT = {PREDICT, GET_MODEL_METADATA, GET_MODEL_STATUS}
-
 
 @dataclass(frozen=True)
 class Request:

@@ -1,9 +1,9 @@
-"""Settings of a client's connections for both transports: servers, encryption, secrets, retries, limits.
+"""Settings of a client's connections for both transports: servers, encryption, secrets, limits.
 
 Credentials never appear in a repr, a log or an error.
 
-Reference: grpc.io/docs/guides/{auth,service-config,retry,health-checking,keepalive}; the service config's
-fields are those of grpc/service_config/service_config.proto; retries are gRFC A6.
+Reference: grpc.io/docs/guides/{auth,service-config,health-checking,keepalive}; the service config's fields
+are those of grpc/service_config/service_config.proto.
 """
 
 # Not all callers have a type checker.
@@ -19,8 +19,8 @@ import grpc
 import grpc.aio
 
 from ...errors import InvalidInputError
-from .base import RELOAD
 from .proxies import uses_proxy
+from .retries import GRPC_RETRIES
 from .targets import Targets
 
 _PEM = "-----BEGIN"
@@ -39,24 +39,6 @@ _LONG_KEEPALIVE_MS = 310_000
 LONG_CALL_SECONDS = 120.0
 """Calls that may take longer have connections of their own, with fewer pings."""
 _KEEPALIVE_TIMEOUT_MS = 5_000
-
-MAX_ATTEMPTS = 5
-INITIAL_BACKOFF = 0.1  # seconds
-MAX_BACKOFF = 1  # seconds
-BACKOFF_MULTIPLIER = 2
-
-# Only after UNAVAILABLE can another try succeed: the server is absent, is stopping, or has no room.
-# All tries (gRPC makes five at most) take about 1.5 s, so nobody waits long for a server that is gone.
-POLICY = {
-    "maxAttempts": MAX_ATTEMPTS,
-    "initialBackoff": f"{INITIAL_BACKOFF}s",
-    "maxBackoff": f"{MAX_BACKOFF}s",
-    "backoffMultiplier": BACKOFF_MULTIPLIER,
-    "retryableStatusCodes": ["UNAVAILABLE"],
-}
-# Retries stop while the failed calls exceed half of the successful calls by more than 500. So clients do not
-# keep calling a dead server five times each; but when one of three servers dies under load, retries go on.
-THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
 _INTERCEPTORS = (grpc.UnaryUnaryClientInterceptor, grpc.aio.ClientInterceptor)
 
@@ -207,20 +189,13 @@ def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
     Args:
         several: True if there are several servers. Only then is their health watched: with one server it
             changes nothing, and gRPC writes a line to stderr for a server without the health service.
-        connections: the number to each server. With several, the transports retry: gRPC could retry a call
-            only on the connection that failed.
+        connections: the number to each server. With several, the transports retry; see `retries`.
     """
-    service, method = RELOAD.strip("/").split("/")
     config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
     if several:
         config["healthCheckConfig"] = {"serviceName": ""}
     if connections == 1:
-        config["methodConfig"] = [
-            {"name": [{}], "retryPolicy": POLICY},
-            # A failed reload may have arrived, and another one may have followed: it is not sent again.
-            {"name": [{"service": service, "method": method}]},
-        ]
-        config["retryThrottling"] = THROTTLING
+        config |= GRPC_RETRIES
     return config
 
 

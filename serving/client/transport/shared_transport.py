@@ -2,20 +2,9 @@
 
 Both transports have the same steps: `send` makes attempts (`_once`) until one is answered or no other can
 help; an attempt takes a channel's `call`, sends the bytes and turns a failure into a ServingError.
-
-With one connection, gRPC itself retries by the policy (`connection.POLICY`), always on the channel of the
-first try. With several, the transports retry by the same policy, and each try uses another channel. gRPC's
-own cannot do that (tried with 1.85): a process that dies fails no call with its retries either, since the
-channel connects to another process; but one that stays and answers UNAVAILABLE, because it has no room or
-leaves, fails every call on its connection. Nor has one channel several connections to one address.
-
-Reference: gRFC A6, github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
 
-import itertools
 import logging
-import random
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,16 +15,9 @@ import grpc
 from ...errors import ClientClosedError, ServingError, UnavailableError
 from ..server_ref import ServerRef
 from . import connection
-from .base import SAFE_TO_REPEAT, Request
-from .connection import (
-    BACKOFF_MULTIPLIER,
-    INITIAL_BACKOFF,
-    MAX_ATTEMPTS,
-    MAX_BACKOFF,
-    THROTTLING,
-    ConnectionSettings,
-    pairs_of,
-)
+from .base import Request
+from .connection import ConnectionSettings, pairs_of
+from .retries import Retries, RoundRobin
 from .targets import Lookup
 
 log = logging.getLogger("keras_selfattn.serving.client")
@@ -132,16 +114,12 @@ class SharedTransport(Generic[_Channel]):
         for channel in self._channels[place :: self.connections]:
             channel.lookup.failed()
         self._round_robin.failed(place)
-        pause = self._retries.pause(request, error, attempts)
-        if pause is None or (pause and pause >= deadline - time.monotonic()):
-            raise error
-        return pause
+        return self._retries.pause(request, error, attempts, deadline)
 
     def answered(self, request: Request, started: float) -> None:
         """Note that an attempt was answered."""
         self._log(request, grpc.StatusCode.OK, started)
-        if self.connections > 1:
-            self._retries.answered()
+        self._retries.answered()
 
     def time_left(self, deadline: float, request: Request) -> float:
         """Seconds until the deadline.
@@ -191,96 +169,3 @@ class SharedTransport(Generic[_Channel]):
     def _closed(self, reason: str) -> ClientClosedError:
         message = f"this client of {self.server.target} {reason}"
         return ClientClosedError(message, target=self.server.target, model=self.server.model)
-
-
-# gRPC's longest wait before it connects again.
-_LEFT_OUT_SECONDS = 1.0
-
-
-class RoundRobin:
-    """Select the connection of each call, from any thread, without a lock, which would not survive a fork.
-
-    Args:
-        connections: their number.
-
-    Example:
-        >>> turns = RoundRobin(3)
-        >>> [turns.pick() for _ in range(4)]
-        [0, 1, 2, 0]
-        >>> turns.failed(1)
-        >>> [turns.pick() for _ in range(4)]
-        [2, 0, 2, 0]
-    """
-
-    def __init__(self, connections: int):
-        self._connections = connections
-        self._turns = itertools.count()
-        self._back_at = [0.0] * connections  # time.monotonic() at which a failed connection is used again
-
-    def pick(self, failed: int | None = None) -> int:
-        """The number of the next connection, different from the one where the call has just `failed`."""
-        now = 0.0
-        for _ in self._back_at:
-            place = next(self._turns) % self._connections
-            if self._back_at[place]:
-                now = now or time.monotonic()
-            if place != failed and self._back_at[place] <= now:
-                return place
-        place = next(self._turns) % self._connections  # all have failed: use any
-        return place if place != failed else (place + 1) % self._connections
-
-    def failed(self, place: int) -> None:
-        """Leave a connection out for a second, as long as another is there."""
-        self._back_at[place] = time.monotonic() + _LEFT_OUT_SECONDS
-
-
-# gRPC's own jitter of a pause.
-_JITTER = 0.2
-
-# gRPC's messages for a connection that ended during a call. gRPC repeats such a call by itself unless the
-# answer had begun; only the message shows the difference.
-_BROKE_OFF = re.compile(
-    r"(?i)stream removed|socket closed|reset by peer|broken pipe|ping timeout|keepalive|rst_stream|goaway"
-)
-
-
-class Retries:
-    """Decide whether and when failed calls are retried, beyond gRPC's own retries.
-
-    Args:
-        connections: the client's connections to each target.
-    """
-
-    def __init__(self, connections: int):
-        self._several = connections > 1
-        # No lock, because it would not survive a fork; a count lost between two threads does no harm.
-        self._tokens: float = THROTTLING["maxTokens"]
-
-    def pause(self, request: Request, error: UnavailableError, attempts: int) -> float | None:
-        """Seconds until the next attempt, after `attempts` failed ones; None for no other attempt."""
-        if request.method not in SAFE_TO_REPEAT:
-            return None
-        if not self._several:
-            return 0.0 if attempts == 1 and _BROKE_OFF.search(error.details) else None
-        # An unknown server name has no RpcError; a caller that names a connection retries by itself.
-        if not isinstance(error.__cause__, grpc.RpcError) or request.connection is not None:
-            return None
-        self._tokens = max(0.0, self._tokens - 1)
-        if attempts >= MAX_ATTEMPTS or self._tokens <= THROTTLING["maxTokens"] / 2:
-            return None
-        return _pause(error.__cause__, attempts)
-
-    def answered(self) -> None:
-        """Note that a call was answered."""
-        if self._tokens < THROTTLING["maxTokens"]:
-            self._tokens = min(THROTTLING["maxTokens"], self._tokens + THROTTLING["tokenRatio"])
-
-
-def _pause(error: grpc.RpcError, attempts: int) -> float | None:
-    """Seconds, set by the server or else by the policy; None if the server refuses another try."""
-    call: Any = error  # grpc raises its errors as calls, which have metadata; RpcError does not say so
-    for key, value in call.trailing_metadata() or ():
-        if key == "grpc-retry-pushback-ms":
-            return int(value) / 1000 if str(value).isdecimal() else None
-    backoff = min(INITIAL_BACKOFF * BACKOFF_MULTIPLIER ** (attempts - 1), MAX_BACKOFF)
-    return backoff * random.uniform(1 - _JITTER, 1 + _JITTER)
