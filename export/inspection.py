@@ -14,7 +14,7 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.files.version_files import digest, format_of, read_card, size_of
 
 from . import warmup
-from .versions import latest_version
+from .versions import version_folders
 from .written_graph import count_operations, read_saved_model
 
 
@@ -164,8 +164,8 @@ def _described(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _folder(path: Path) -> Path:
-    latest = latest_version(path)
-    folder = path if latest is None or format_of(path) else path / str(latest)
+    versions = version_folders(path)
+    folder = path if not versions or format_of(path) else path / versions[max(versions)]
     if format_of(folder) is None:
         raise ExportError(
             f"There is no SavedModel in {path}: no saved_model.pb there, and no version below. Give a folder "

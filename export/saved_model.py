@@ -13,8 +13,8 @@ from keras_selfattn.errors import ExportError
 from . import written_graph
 from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
-from .new_version import check_model, check_place, draft_of, errors_named, publish_version
 from .precision import Comparison, at_precision, compare, rounds_coarsely
+from .publishing import check_model, check_place, draft_of, errors_named, publish_version
 from .trial import live_answers, tried, try_saved_model
 from .versions import keep_newest
 from .warmup import write_warmup

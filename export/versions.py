@@ -1,22 +1,28 @@
-"""The versions under a base path: folders named by an integer, as TensorFlow Serving reads them.
+"""The versions that are under a base path: listed, read, removed; `publishing` writes new ones.
 
-A base path is a folder of this machine, or the URI of one in an object store.
+A base path is a folder of this machine, or the URI of one in an object store. `files.version_listing` has the
+rule of what a version is. In a store a version's card is written last, its graph just before it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ExportError, StorageError
 from keras_selfattn.files.atomic import remove_dead_drafts, remove_directory
-from keras_selfattn.files.object_stores import uri_of
+from keras_selfattn.files.object_stores import StoreFolder, uri_of
 from keras_selfattn.files.store_calls import without_secrets
-from keras_selfattn.files.version_files import card_in, format_of, read_card, size_of
-
-from . import stored_versions
-
-MOST = 2**63 - 1  # TensorFlow Serving's versions have 64 bits
+from keras_selfattn.files.version_files import (
+    CARD,
+    FORMATS,
+    card_in,
+    format_in,
+    format_of,
+    read_card,
+    size_of,
+)
+from keras_selfattn.files.version_listing import LARGEST_VERSION, Listing, list_base_path, version_number
 
 
 def list_versions(base_path: str | Path) -> list[int]:
@@ -29,13 +35,7 @@ def list_versions(base_path: str | Path) -> list[int]:
         >>> list_versions("no/such/path")
         []
     """
-    uri = uri_of(base_path)
-    if uri is None:
-        base = Path(base_path)
-        names = [child.name for child in base.iterdir() if child.is_dir()] if base.is_dir() else []
-    else:
-        names = _stored_names(uri, stored_versions.whole_names)
-    return sorted(int(name) for name in names if _is_number(name))
+    return sorted(version_folders(base_path))
 
 
 def latest_version(base_path: str | Path) -> int | None:
@@ -69,17 +69,17 @@ def remove_versions(base_path: str | Path, *versions: int) -> None:
         >>> list_versions(base)
         [2]
     """
-    known = removable = list_versions(base_path)
-    uri = uri_of(base_path)
-    if uri is not None:
-        # What a killed upload left is no version, but can be removed.
-        names = _stored_names(uri, stored_versions.folder_names)
-        removable = [int(name) for name in names if _is_number(name)]
+    listing, known = listing_of(base_path), list_versions(base_path)
+    # What a killed upload left is no version, but can be removed.
+    removable = listing.versions
     for version in versions:
         if version not in removable:
-            raise ExportError(f"{_shown(base_path)} has no version {version!r}. It has: {_joined(known)}.")
+            raise ExportError(
+                f"{_shown(base_path)} has no version {version!r}. It has: {_joined(known)}."
+                f"{_why_none(listing, version)}"
+            )
     for version in dict.fromkeys(versions):
-        _remove(base_path, version)
+        _remove(base_path, listing, version)
 
 
 def keep_newest(base_path: str | Path, count: int, always: int | None = None) -> list[int]:
@@ -99,9 +99,10 @@ def keep_newest(base_path: str | Path, count: int, always: int | None = None) ->
         []
     """
     check_keep(count)
+    listing = listing_of(base_path)
     old = [version for version in list_versions(base_path)[:-count] if version != always]
     for version in old:
-        _remove(base_path, version)
+        _remove(base_path, listing, version)
     return old
 
 
@@ -125,13 +126,10 @@ def next_version(base_path: str | Path) -> int:
         >>> next_version("no/such/path")
         1
     """
-    uri, base = uri_of(base_path), Path(base_path)
-    if uri is not None:
-        names = _stored_names(uri, stored_versions.folder_names)
-    else:
-        names = [child.name for child in base.iterdir()] if base.is_dir() else []
-    numbers = (int(name) for name in names if name.isascii() and name.isdigit())
-    return 1 + max((number for number in numbers if number < MOST), default=0)
+    listing = listing_of(base_path)
+    names = [*listing.folders, *(listing.files if uri_of(base_path) is None else ())]
+    numbers = (version_number(name) for name in names)
+    return 1 + max((each for each in numbers if each is not None and each < LARGEST_VERSION), default=0)
 
 
 def formats_of(base_path: str | Path) -> set[str]:
@@ -142,47 +140,100 @@ def formats_of(base_path: str | Path) -> set[str]:
         >>> formats_of("no/such/path")
         set()
     """
-    uri = uri_of(base_path)
+    uri, names = uri_of(base_path), version_folders(base_path).values()
     if uri is None:
-        folders = [Path(base_path, str(number)) for number in list_versions(base_path)]
-        found = [format_of(folder) for folder in folders]
+        found = [format_of(Path(base_path, name)) for name in names]
     else:
-        with _errors_named():
-            found = stored_versions.formats(uri)
+        files = _stored_files(uri)
+        found = [format_in(_below(name, files)) for name in names]
     return {name for name in found if name is not None}
-
-
-def _is_number(name: str) -> bool:
-    # Not "007": a server would read it as 7, and there might be one.
-    return name.isascii() and name.isdigit() and name == str(int(name))
 
 
 def read_version(base_path: str | Path, version: int) -> tuple[dict[str, Any] | None, int]:
     """Return a version's card, or None, and the bytes of its other files."""
-    uri, path = uri_of(base_path), Path(base_path, str(version))
+    uri, name = uri_of(base_path), listing_of(base_path).versions.get(version, str(version))
     if uri is None:
+        path = Path(base_path, name)
         return read_card(path), size_of(path)
     with _errors_named():
-        content, size = stored_versions.read_stored(uri, version)
-    return card_in(content), size
+        store = StoreFolder(uri)
+        sizes = {file: found.size for file, found in store.files(name).items()}
+        content = store.read(f"{name}/{CARD}", 0, sizes[CARD]) if CARD in sizes else b""
+    return card_in(content), sum(sizes.values()) - sizes.get(CARD, 0)
 
 
-def _stored_names(uri: str, names: Callable[[str], list[str]]) -> list[str]:
+def version_folders(base_path: str | Path) -> dict[int, str]:
+    """Return the name of each version's folder by number; in a store, of those that have their graph.
+
+    Example:
+
+        >>> version_folders("no/such/path")
+        {}
+    """
+    uri, versions = uri_of(base_path), listing_of(base_path).versions
+    if uri is None or not versions:
+        return versions
+    files = _stored_files(uri)
+    return {number: name for number, name in versions.items() if format_in(_below(name, files))}
+
+
+def listing_of(base_path: str | Path) -> Listing:
+    """Return the names under a base path, of half-uploaded versions too; none if it does not exist.
+
+    Raises:
+        ExportError: there is no such bucket, the store refuses, or it does not answer.
+    """
+    uri, base = uri_of(base_path), Path(base_path)
+    if uri is None:
+        return list_base_path(base) if base.is_dir() else Listing()
     with _errors_named():
-        return names(uri)
+        store = StoreFolder(uri)
+        try:
+            return list_base_path(store)
+        except StorageError as error:
+            if store.makes_folders and isinstance(error.__cause__, FileNotFoundError):
+                return Listing()
+            raise
 
 
-def _remove(base_path: str | Path, version: int) -> None:
-    uri, path = uri_of(base_path), Path(base_path, str(version))
-    try:
-        if uri is None:
-            remove_directory(path)
-        else:
-            stored_versions.remove(uri, version)
-    except FileNotFoundError:
-        pass  # another process was faster
-    except OSError as error:
-        raise ExportError(f"Version {version} of {_shown(base_path)} cannot be removed: {error}.") from error
+def _stored_files(uri: str) -> list[str]:
+    with _errors_named():
+        return list(StoreFolder(uri).files())
+
+
+def _below(name: str, files: list[str]) -> list[str]:
+    """Return the files of a folder, relative to it."""
+    return [file.removeprefix(f"{name}/") for file in files if file.startswith(f"{name}/")]
+
+
+def _remove(base_path: str | Path, listing: Listing, version: int) -> None:
+    """Remove all folders of a version's number: its own last, or an older one would take its place."""
+    uri = uri_of(base_path)
+    for name in listing.folders_of(version):
+        try:
+            if uri is None:
+                remove_directory(Path(base_path, name))
+            else:
+                _remove_stored(StoreFolder(uri), name)
+        except FileNotFoundError:
+            pass  # another process was faster
+        except OSError as error:
+            raise ExportError(
+                f"Version {version} of {_shown(base_path)} cannot be removed: {error}."
+            ) from error
+
+
+def _remove_stored(store: StoreFolder, version: str) -> None:
+    """Remove a version's files: its graph first, so that no reader takes the rest for a version."""
+    names = sorted(store.files(version), key=lambda name: name not in FORMATS)
+    store.remove(f"{version}/{name}" for name in names)
+
+
+def _why_none(listing: Listing, version: int) -> str:
+    """Return a sentence on a folder or file that has the name of a version, and is none; or nothing."""
+    if str(version) in listing.folders:
+        return f" No server reads its folder {version}: a version is a number from 0 and below 2**63."
+    return f" Its file {version} is none: a version is a folder." if str(version) in listing.files else ""
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from keras_selfattn.serving.wire.signature_names import PROBABILITIES
 
 from ..card import Training, model_card, write_card
 from ..contract import Contract
-from ..new_version import check_model, check_place, draft_of, errors_named, publish_version
 from ..precision import at_precision, computes_in_half, is_quantized
+from ..publishing import check_model, check_place, draft_of, errors_named, publish_version
 from ..signatures.model_signatures import MOST_ASKED
 from ..signatures.raw_models import raw_front
 from ..trial import Case, check_sums, checked, live_answers, tried

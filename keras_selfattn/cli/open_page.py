@@ -27,6 +27,7 @@ from keras_selfattn.extras import require
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.files.object_stores import uri_of
 from keras_selfattn.files.version_files import GRAPHS, format_of
+from keras_selfattn.files.version_listing import list_base_path, version_number
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server.until_stopped import Serving
@@ -116,7 +117,7 @@ def _served_as(model: str) -> Iterator[tuple[str, str]]:
             _export(path, base)
         else:
             number = path.absolute().name
-            is_version = re.fullmatch("[0-9]+", number) is not None
+            is_version = version_number(number) is not None
             name, base = _name(path.absolute().parent if is_version else path), Path(folder)
             (base / (number if is_version else "1")).symlink_to(path.absolute(), target_is_directory=True)
         yield name, str(base)
@@ -126,9 +127,8 @@ def _has_versions(path: Path) -> bool:
     """Return True for a folder of versions."""
     if not path.is_dir():
         return False
-    return any(
-        each.name.isdecimal() and any((each / graph).is_file() for graph in GRAPHS) for each in path.iterdir()
-    )
+    versions = list_base_path(path).versions.values()
+    return any((path / name / graph).is_file() for name in versions for graph in GRAPHS)
 
 
 def _can_be_exported(path: Path) -> bool:

@@ -17,7 +17,7 @@ from keras_selfattn.export import (
     remove_versions,
     saved_model,
 )
-from keras_selfattn.export.stored_versions import upload
+from keras_selfattn.export.publishing import upload
 from keras_selfattn.files.object_stores import StoreFolder, uri_of
 from keras_selfattn.files.version_files import CARD
 from keras_selfattn.serving.client import Client

@@ -488,12 +488,18 @@ def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
 
 
 @pytest.mark.process
-def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(small, tmp_path, unchecked):
+def test_files_are_no_versions_but_never_overwritten(small, tmp_path, unchecked):
     (tmp_path / "3").touch()
+    (tmp_path / "7").symlink_to("nowhere")
     (tmp_path / "0005").mkdir()
     (tmp_path / "2").mkdir()
-    assert list_versions(tmp_path) == [2]
-    assert export_saved_model(small, tmp_path).name == "6"
+    assert list_versions(tmp_path) == [2, 5]
+    for version in (3, 7):
+        with pytest.raises(ExportError, match=f"holds '{version}', which is no folder: servers skip it"):
+            export_saved_model(small, tmp_path, version)
+    with pytest.raises(ExportError, match="has a version 5 already, in the folder 0005. Leave"):
+        export_saved_model(small, tmp_path, 5)
+    assert export_saved_model(small, tmp_path).name == "8"
 
 
 def test_a_model_without_a_vocabulary_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import functools
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from typing import Any
 from keras_selfattn.errors import StorageError
 from keras_selfattn.files.object_stores import StoreFolder
 from keras_selfattn.files.version_files import CARD, GRAPHS, VARIABLES_INDEX, card_in, digest, read_card
+from keras_selfattn.files.version_listing import list_base_path
 
 from ..tflite.tflite_servable import TFLITE_FILE
 from .model_cache import ModelCache
 from .version_folders import has_variables, lacking_graph
-from .versions import Look, Version, version_numbers
+from .versions import Look, Version
 
 _log = logging.getLogger(__name__)
 
@@ -60,15 +61,16 @@ class StoredVersions:
         self._cache = cache
         self._prefer_tflite = prefer_tflite
         self._stopping = stopping
-        self._files: list[str] = []
+        self._files: Sequence[str] = ()
         self._known: dict[int, StoredVersion] = {}
 
     def versions(self) -> dict[int, Version]:
         """Return the versions by number; one call for each 1,000 of them."""
-        folders, self._files = self._folder.children()
+        listing = list_base_path(self._folder)
+        self._files = listing.files
         self._known = {
             number: self._known.get(number) or self._version(name)
-            for number, name in version_numbers(folders).items()
+            for number, name in listing.versions.items()
         }
         return {**self._known}
 

@@ -11,9 +11,10 @@ from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMi
 
 from keras_selfattn.errors import StorageError
 from keras_selfattn.files.version_files import GRAPHS, PORTABLE, VARIABLES_INDEX
+from keras_selfattn.files.version_listing import list_base_path
 
 from ..tflite.tflite_servable import TFLITE_FILE
-from .versions import Look, Version, version_numbers
+from .versions import Look, Version
 
 
 class VersionFolders:
@@ -38,15 +39,14 @@ class VersionFolders:
             StorageError: the folder cannot be listed.
         """
         try:
-            folders = [child.name for child in self._base.iterdir() if child.is_dir()]
+            versions = list_base_path(self._base).versions
         except (OSError, ValueError) as error:  # ValueError for an impossible path
             # pathlib's methods raise if a path is too long, or a folder is not readable for this user.
             kind = "is a file, not a folder" if os.path.isfile(self._base) else "cannot be listed"
             kind = kind if os.path.exists(self._base) else "does not exist"
             raise StorageError(f"{self._base} {kind}") from error
         return {
-            number: VersionFolder(self._base / name, self._prefer_tflite)
-            for number, name in version_numbers(folders).items()
+            number: VersionFolder(self._base / name, self._prefer_tflite) for number, name in versions.items()
         }
 
     def is_version(self) -> bool:

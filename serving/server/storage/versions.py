@@ -3,16 +3,12 @@
 TensorFlow is not needed.
 """
 
-import re
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 from keras_selfattn.files.object_stores import StoreFolder
 from keras_selfattn.files.store_calls import without_secrets
-
-_LARGEST = 2**63 - 1  # the largest number that a request can name
 
 # An absolute folder of this machine, or a URI.
 BasePath = Path | str
@@ -85,15 +81,3 @@ class Versions(Protocol):
     def is_version(self) -> bool:
         """Return True if the place is itself a version; after `versions` found none."""
         ...
-
-
-def version_numbers(names: Iterable[str]) -> dict[int, str]:
-    """Return the names of folders that are versions, by number.
-
-    Example:
-
-        >>> version_numbers(["1", "12", "best"])
-        {1: '1', 12: '12'}
-    """
-    numbered = {int(name): name for name in sorted(names) if re.fullmatch("[0-9]{1,99}", name)}
-    return {number: name for number, name in numbered.items() if number <= _LARGEST}

@@ -1,10 +1,12 @@
-"""The place of a new version: checked before long work, drafted beside its place, shown by one step.
+"""A new version: its place checked before long work, drafted beside it, published by one step.
 
 A place is a folder of this machine, or the URI of one in an object store.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,13 +15,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.errors import ExportError
+from keras_selfattn.errors import ExportError, StorageError
 from keras_selfattn.files.atomic import draft_directory, publish
-from keras_selfattn.files.object_stores import uri_of
+from keras_selfattn.files.object_stores import StoreFolder, uri_of
 from keras_selfattn.files.store_calls import without_secrets
+from keras_selfattn.files.version_files import CARD, FORMATS
+from keras_selfattn.files.version_listing import LARGEST_VERSION
 
-from .stored_versions import upload
-from .versions import MOST, check_keep, clean, formats_of, list_versions, next_version
+from .versions import check_keep, clean, formats_of, next_version, version_folders
+
+_log = logging.getLogger(__name__)
 
 
 def check_model(model: keras.Model) -> None:
@@ -126,21 +131,28 @@ def _check_folder(base: Path) -> None:
 def _check_version(version: int | None) -> None:
     if version is None:
         return
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version <= MOST:
-        raise ExportError(f"`version` must be a positive integer below 2**63. Received {version!r}.")
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version <= LARGEST_VERSION:
+        raise ExportError(
+            "`version` must be a positive integer below 2**63: servers skip larger ones. "
+            f"Received {version!r}."
+        )
 
 
 def _check_free(base_path: str | Path, version: int | None) -> None:
     """Raise ExportError if a version exists, or the store cannot be listed, before long work."""
-    uri = uri_of(base_path)
-    if uri is None:
-        taken = version is not None and Path(base_path, str(version)).exists()
-    else:
-        taken = version in list_versions(uri)
-    if taken:
+    uri, folders = uri_of(base_path), version_folders(base_path)
+    if version is None:
+        return
+    if version in folders:
+        place, folder = without_secrets(uri or base_path), folders[version]
+        where = "" if folder == str(version) else f", in the folder {folder}"
         raise ExportError(
-            f"{without_secrets(uri or base_path)} has a version {version} already. Leave `version` out to "
-            "write the next one."
+            f"{place} has a version {version} already{where}. Leave `version` out to write the next one."
+        )
+    if uri is None and os.path.lexists(Path(base_path, str(version))):
+        raise ExportError(
+            f"{base_path} holds {str(version)!r}, which is no folder: servers skip it, and no version can "
+            "take its place. Remove it, or leave `version` out to write the next one."
         )
 
 
@@ -154,3 +166,42 @@ def _publish(draft: Path, base: Path, version: int | None) -> Path:
                 raise
             continue  # another export took this number meanwhile
         return target
+
+
+def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
+    """Write a version's files as the first of `numbers` that is free, and return its URI.
+
+    Where the store can refuse to replace an object, as S3, GCS and Azure can, two uploads never get the same
+    number. A reader that does not wait for the card may see a version whose files are not all there.
+
+    Raises:
+        FileExistsError: none is free.
+        StorageError: the store refuses, or does not answer; what was written is removed, but for a first
+            object of which that is not known.
+    """
+    store = StoreFolder(uri)
+    first, *rest = _in_order(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+    for number in numbers:
+        written: list[str] = []
+        try:
+            for name in (first, *rest):
+                written.append(f"{number}/{name}")
+                store.write(written[-1], folder / name, new=name == first)
+        except FileExistsError:
+            continue
+        except BaseException:
+            try:
+                # A first write that failed has claimed nothing: the object may be another upload's.
+                store.remove(written if len(written) > 1 else [])
+            except StorageError as error:
+                _log.warning("what was written to %s/%s is left there: %s", store.shown, number, error)
+            raise
+        return f"{uri}/{number}"
+    raise FileExistsError(f"{uri} has this version already")
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return names of files in the order in which they are written."""
+    return sorted(names, key=lambda name: (name == CARD, name in FORMATS, name))
