@@ -15,13 +15,9 @@ from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
 from .precision import Comparison, at_precision, compare, rounds_coarsely
 from .publishing import check_model, check_place, draft_of, errors_named, publish_version
-from .trial import live_answers, tried, try_saved_model
+from .trial import IN_FULL, IN_HALF, live_answers, tried, try_saved_model
 from .versions import keep_newest
 from .warmup import write_warmup
-
-# Largest difference between the answers of a model and of its graph, relative to numbers above 1. A graph
-# fuses operations, which then round once instead of twice.
-_FULL, _HALF = 1e-5, 5e-2
 
 
 def export_saved_model(
@@ -126,7 +122,7 @@ def export_saved_model(
         operations = _save(contract, draft)
         write_warmup(draft, contract.signatures, cases)
         stage("checking in a fresh process")
-        allowed = _HALF if rounds_coarsely(written) else _FULL
+        allowed = IN_HALF if rounds_coarsely(written) else IN_FULL
         measured = tried(lambda cases: try_saved_model(draft, cases, allowed), cases, ask)
         write_card(draft, describe(requires=_requires(operations), measured=measured))
         target = publish_version(draft, base_path, version, stage)

@@ -23,7 +23,7 @@ from ..precision import at_precision, computes_in_half, is_quantized
 from ..publishing import check_model, check_place, draft_of, errors_named, publish_version
 from ..signatures.model_signatures import MOST_ASKED
 from ..signatures.raw_models import raw_front
-from ..trial import Case, check_sums, checked, live_answers, tried
+from ..trial import IN_FULL, Case, check_sums, checked, live_answers, tried
 from ..versions import keep_newest
 from .litert_file import litert_file
 from .number_contract import label_rule, number_contract
@@ -31,8 +31,6 @@ from .onnx_file import OPSET, onnx_file
 from .tokenizer_export import write_files
 
 _PROGRAM = Path(__file__).with_name("portable_check.py")
-# Largest difference between the answers of a model and of its file, relative to numbers above 1.
-_TOLERANCE = 1e-5
 # Packages that write and run the files; TensorFlow has all of LiteRT's.
 _CONVERTERS = {"onnx": ("onnx", "tf2onnx", "onnxruntime"), "litert": ()}
 
@@ -129,7 +127,7 @@ def try_file(file: Path, cases: Sequence[Case]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary, "cases.npz")
         write_arrays(path, cases)
-        return checked(_PROGRAM, str(file), str(path), str(_TOLERANCE))
+        return checked(_PROGRAM, str(file), str(path), str(IN_FULL))
 
 
 def write_arrays(path: Path, cases: Sequence[Case]) -> None:
