@@ -71,14 +71,14 @@ def _answers(array: np.ndarray) -> tuple[bytes, bytes]:
 
 
 def _our_codec() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-    from keras_selfattn.serving.wire import client_predict
     from keras_selfattn.serving.wire import codec as wire
     from keras_selfattn.serving.wire import messages_pb2 as pb
+    from keras_selfattn.serving.wire import predict_messages
 
     spec = pb.ModelSpec(name="m")
     return (
-        lambda value: client_predict.predict_request(spec, {"x": wire.to_array(value)}, ()),
-        lambda answer: client_predict.predict_response(answer)[0]["y"],
+        lambda value: predict_messages.predict_request(spec, {"x": wire.to_array(value)}, ()),
+        lambda answer: predict_messages.predict_response(answer)[0]["y"],
     )
 
 

@@ -19,7 +19,7 @@ from .written_graph import count_operations, read_saved_model
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorView:
     """One input or output of a signature: the dtype name, and sizes with None for any size."""
 
     dtype: str
@@ -39,8 +39,8 @@ class SignatureView:
     """A signature: its inputs and outputs by name, and the API call that it is for."""
 
     method_name: str
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor]
+    inputs: Mapping[str, TensorView]
+    outputs: Mapping[str, TensorView]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Inspection:
     path: Path
     signatures: Mapping[str, SignatureView]
     operations: Mapping[str, int]
-    variables: Mapping[str, Tensor]
+    variables: Mapping[str, TensorView]
     bytes: int
     tensorflow: str
     warmup_requests: int
@@ -155,10 +155,10 @@ def _inspect_portable(folder: Path, card: Mapping[str, Any] | None) -> Inspectio
     )
 
 
-def _described(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+def _described(tensors: Mapping[str, Any]) -> dict[str, TensorView]:
     shapes = {name: tensor["shape"] for name, tensor in tensors.items()}
     return {
-        name: Tensor(tensors[name]["dtype"], None if shape is None else tuple(shape))
+        name: TensorView(tensors[name]["dtype"], None if shape is None else tuple(shape))
         for name, shape in shapes.items()
     }
 
@@ -198,21 +198,21 @@ def _view(definition: Any) -> SignatureView:
     return SignatureView(definition.method_name, inputs, outputs)
 
 
-def _tensor(info: Any) -> Tensor:
+def _tensor(info: Any) -> TensorView:
     dtype = tf.dtypes.as_dtype(info.dtype).name if info.dtype else "composite"
     if info.tensor_shape.unknown_rank:
-        return Tensor(dtype, None)
-    return Tensor(dtype, tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim))
+        return TensorView(dtype, None)
+    return TensorView(dtype, tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim))
 
 
-def _variables(folder: Path) -> dict[str, Tensor]:
+def _variables(folder: Path) -> dict[str, TensorView]:
     """Return the variables of the checkpoint, without its own table of contents."""
     if not (folder / "variables" / "variables.index").is_file():
         return {}
     reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     names = sorted(name for name in shapes if not re.match("_CHECKPOINTABLE|save_counter", name))
-    return {name: Tensor(dtypes[name].name, tuple(shapes[name])) for name in names}
+    return {name: TensorView(dtypes[name].name, tuple(shapes[name])) for name in names}
 
 
 def _count_records(path: Path) -> int:

@@ -15,7 +15,7 @@ DEFAULT_BATCH_SIZE = 128
 _MOST_VALUES = 2**16
 
 
-class Model(Protocol):
+class BatchModel(Protocol):
     """A model that answers batches; several threads can use it at once.
 
     Attributes:
@@ -47,7 +47,7 @@ class PendingAnswers:
 
     def __init__(
         self,
-        model: Model,
+        model: BatchModel,
         inputs: Mapping[str, Sequence[Any]],
         outputs: Sequence[str],
         batch_size: int,

@@ -70,7 +70,7 @@ def find_model(model: str | Path) -> ModelPath:
     )
 
 
-class Graph:
+class LoadedGraph:
     """A loaded model. Several threads can use it at once.
 
     Args:

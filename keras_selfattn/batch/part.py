@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_selfattn.asking.answer_values import answer_columns
 from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
-from keras_selfattn.batch.length_batches import Model, PendingAnswers
+from keras_selfattn.batch.length_batches import BatchModel, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
 from keras_selfattn.errors import DataError
@@ -95,7 +95,7 @@ class PendingWindow:
         executor: its threads compute the batches.
     """
 
-    def __init__(self, part: Part, window: Window, model: Model, executor: Executor) -> None:
+    def __init__(self, part: Part, window: Window, model: BatchModel, executor: Executor) -> None:
         self._part, self._window = part, window
         self._problems = dict(window.problems)
         self._kept, inputs = self._read(model.signature)
@@ -167,7 +167,7 @@ class PendingWindow:
 def answered(
     part: Part,
     place: Sequence[int] | None,
-    model: Model,
+    model: BatchModel,
     executor: Executor,
 ) -> Generator[Answered, None, None]:
     """Yield the windows of a part from a place on, answered; the next is being answered meanwhile."""

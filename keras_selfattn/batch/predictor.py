@@ -12,7 +12,7 @@ import numpy as np
 from keras_selfattn.asking.answer_values import answer_columns
 from keras_selfattn.asking.input_cells import input_columns, input_value
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
-from keras_selfattn.batch.model_graph import Graph, ModelPath, find_model
+from keras_selfattn.batch.model_graph import LoadedGraph, ModelPath, find_model
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
@@ -86,7 +86,7 @@ class Predictor:
         dtypes = {name: graph.signature.outputs[name].dtype for name in added}
         return {**columns, **{added[name]: _array(values, dtypes[name]) for name, values in found.items()}}
 
-    def _inputs(self, graph: Graph, columns: Columns, names: list[str]) -> dict[str, list[Any]]:
+    def _inputs(self, graph: LoadedGraph, columns: Columns, names: list[str]) -> dict[str, list[Any]]:
         column = self._column
         if column is None and self._model.column in names and len(graph.signature.inputs) == 1:
             column = self._model.column
@@ -120,15 +120,15 @@ def predictor(model: str | Path, **options: Any) -> Predictor:
 _LOADING = threading.Lock()
 
 
-def loaded(found: ModelPath, signature: str) -> Graph:
+def loaded(found: ModelPath, signature: str) -> LoadedGraph:
     """Return the model of a path: one for each process, whoever asks, until its content changes."""
     with _LOADING:
         return _loaded(found, signature)
 
 
 @functools.lru_cache(maxsize=2)
-def _loaded(found: ModelPath, signature: str) -> Graph:
-    return Graph(found, signature)
+def _loaded(found: ModelPath, signature: str) -> LoadedGraph:
+    return LoadedGraph(found, signature)
 
 
 def _value(value: Any) -> Any:

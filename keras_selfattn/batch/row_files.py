@@ -87,11 +87,11 @@ def open_rows(path: Path, separator: str | None = None, has_header: bool = True)
     """
     if path.suffix.lower() == PARQUET:
         checked_separator(path, separator, has_header)
-        return _Parquet(path)
-    return _Text(path, separator, has_header)
+        return _ParquetReader(path)
+    return _TextReader(path, separator, has_header)
 
 
-class _Text:
+class _TextReader:
     def __init__(self, path: Path, separator: str | None, has_header: bool) -> None:
         self._path, self._form = path, {"separator": separator, "has_header": has_header}
         self.columns = columns_of(path, separator=separator, has_header=has_header)
@@ -119,7 +119,7 @@ class _Text:
         return (window.end for window in self.windows(start))
 
 
-class _Parquet:
+class _ParquetReader:
     def __init__(self, path: Path) -> None:
         parquet = arrow("pyarrow.parquet")
         if not path.is_file():

@@ -57,11 +57,11 @@ def writer_for(path: Path, columns: Sequence[str], names: Sequence[str]) -> RowW
     """
     ending = path.suffix.lower()
     if ending in (".csv", ".tsv"):
-        return _Separated([*columns, *names], "," if ending == ".csv" else "\t")
+        return _SeparatedWriter([*columns, *names], "," if ending == ".csv" else "\t")
     if ending in (".jsonl", ".ndjson"):
-        return _JsonLines()
+        return _JsonLinesWriter()
     if ending == PARQUET:
-        return _Parquet([*columns, *names])
+        return _ParquetWriter([*columns, *names])
     raise ConfigError(
         f"--output must end in .csv, .tsv, .jsonl or .parquet; for a folder of parts it is a folder. "
         f"Received {str(path)!r}."
@@ -83,7 +83,7 @@ def plain_values(values: Sequence[Any]) -> list[Any]:
     return [plain(value) for value in values]
 
 
-class _Text:
+class _TextWriter:
     def header(self) -> bytes:
         return b""
 
@@ -91,7 +91,7 @@ class _Text:
         draft.replace(target)
 
 
-class _JsonLines(_Text):
+class _JsonLinesWriter(_TextWriter):
     def encoded(self, window: Window, kept: Sequence[int], answers: Answers) -> tuple[bytes, dict[int, str]]:
         columns = {name: plain_values(values) for name, values in answers.items()}
         lines, failed = [], {}
@@ -105,7 +105,7 @@ class _JsonLines(_Text):
         return b"".join(lines), failed
 
 
-class _Separated(_Text):
+class _SeparatedWriter(_TextWriter):
     def __init__(self, columns: Sequence[str], separator: str) -> None:
         self._columns, self._separator = columns, separator
 
@@ -152,7 +152,7 @@ class _Separated(_Text):
         return text.getvalue().encode(errors="replace")
 
 
-class _Parquet:
+class _ParquetWriter:
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from keras_selfattn.batch.journal import Journal, open_journal, published, writing
-from keras_selfattn.batch.length_batches import Model
+from keras_selfattn.batch.length_batches import BatchModel
 from keras_selfattn.batch.part import Answered, Part, answered
 from keras_selfattn.batch.row_files import ENDINGS, PARQUET, arrow
 from keras_selfattn.batch.row_writers import writer_for
@@ -38,7 +38,7 @@ class LocalEngine:
         threads: batches at once.
     """
 
-    def __init__(self, model: Model, make_part: Callable[..., Part], threads: int) -> None:
+    def __init__(self, model: BatchModel, make_part: Callable[..., Part], threads: int) -> None:
         self._model, self.part, self._threads = model, make_part, threads
 
     def answered(self, part: Part, place: Sequence[int] | None) -> Generator[Answered, None, None]:
@@ -48,7 +48,7 @@ class LocalEngine:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """The progress of a run.
 
     Args:
@@ -145,8 +145,8 @@ def predict_files(
     files: Files,
     made_of: Mapping[str, Any],
     engine: Callable[[], AbstractContextManager[Engine]],
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> Progress:
+    progress: Callable[[RunProgress], None] = lambda _: None,
+) -> RunProgress:
     """Write the answers of all files, and return the number of rows.
 
     Args:
@@ -162,7 +162,7 @@ def predict_files(
     identity = files.identity()
     whole = {"input": identity, **made_of}
     if (state := published(files.output, whole)) is not None:
-        return Progress(state.rows, state.failed, 1.0)
+        return RunProgress(state.rows, state.failed, 1.0)
     files.check()
     with open_journal(files.output, whole, overwrite=files.overwrite) as journal:
         parts = files.parts()
@@ -172,7 +172,7 @@ def predict_files(
         if files.identity() != identity:
             raise DataError(f"{files.source} was changed while it was read. Begin anew with --overwrite.")
         journal.publish(overwrite=files.overwrite, whole_folder=files.source.is_dir())
-        return Progress(journal.state.rows, journal.state.failed, 1.0)
+        return RunProgress(journal.state.rows, journal.state.failed, 1.0)
 
 
 def _answer_parts(
@@ -180,7 +180,7 @@ def _answer_parts(
     parts: Sequence[tuple[Path, Path]],
     journal: Journal,
     engine: Engine,
-    progress: Callable[[Progress], None],
+    progress: Callable[[RunProgress], None],
 ) -> None:
     sizes = [max(1, file.stat().st_size) for file, _ in parts]
     # All are checked before the first is answered, which may take hours.
@@ -192,7 +192,7 @@ def _answer_parts(
 
         def told(share: float, before: int = before, size: int = size) -> None:
             state = journal.state
-            progress(Progress(state.rows, state.failed, (before + share * size) / sum(sizes)))
+            progress(RunProgress(state.rows, state.failed, (before + share * size) / sum(sizes)))
 
         if not journal.state.read:
             _answer_part(made[number], journal, engine, told)

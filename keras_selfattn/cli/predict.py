@@ -15,8 +15,7 @@ from keras_selfattn.asking.commands import CALLS, ENCRYPTION, OUTPUTS, SIGNATURE
 from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
-from keras_selfattn.batch.run import Engine, Files, predict_files
-from keras_selfattn.batch.run import Progress as Done
+from keras_selfattn.batch.run import Engine, Files, RunProgress, predict_files
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import clock, console, error_console
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
@@ -135,12 +134,12 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
     @contextmanager
     def local() -> Iterator[Engine]:
-        from keras_selfattn.batch.model_graph import Graph
+        from keras_selfattn.batch.model_graph import LoadedGraph
         from keras_selfattn.batch.run import LocalEngine
         from keras_selfattn.serving.server.runtime.cpus import available_cpus
 
         import_tensorflow(batches=True)
-        graph = Graph(found, options["signature"])
+        graph = LoadedGraph(found, options["signature"])
         # One batch at a time leaves cores idle: reading its texts takes one, whatever TensorFlow has.
         yield LocalEngine(
             graph,
@@ -163,11 +162,11 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 def _served(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return what the answers are made of, and the maker of an engine that asks a server."""
+    from keras_selfattn.batch.remote_model import RemoteModel
     from keras_selfattn.batch.run import LocalEngine
-    from keras_selfattn.batch.served import ServedModel
 
     client = connected(model, options)
-    served = ServedModel(client, options["signature"], options["version"])
+    served = RemoteModel(client, options["signature"], options["version"])
     made_of = {"model": f"{model}, version {served.version}", "options": _read(options)}
 
     @contextmanager
@@ -218,8 +217,8 @@ class _Shown:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
-        self.last: Done | None = None
-        self._first: Done | None = None
+        self.last: RunProgress | None = None
+        self._first: RunProgress | None = None
         self._line = self.started
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -231,7 +230,7 @@ class _Shown:
         )
         self._task = self.bar.add_task("starting", total=1.0, told="")
 
-    def __call__(self, done: Done) -> None:
+    def __call__(self, done: RunProgress) -> None:
         now = time.monotonic()
         if self._first is None:
             self._first, self._began = done, now
@@ -242,7 +241,7 @@ class _Shown:
             self._line = now
             click.echo(f"{done.share:.0%}: {told}", err=True)
 
-    def _told(self, done: Done, seconds: float) -> str:
+    def _told(self, done: RunProgress, seconds: float) -> str:
         assert self._first is not None
         rows, share = done.rows - self._first.rows, done.share - self._first.share
         if not rows or seconds <= 0 or share <= 0:

@@ -19,7 +19,7 @@ with importing("client", __name__):
     from .server_ref import Label
     from .sync import Client
     from .transport.base import AsyncTransport, PendingAnswer, Request, Transport
-    from .transport.connection import TLS
+    from .transport.connection_settings import TLS
 
 __all__ = [
     "TLS",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_selfattn.batch.model_graph import RowError
-from keras_selfattn.batch.served import ServedModel
+from keras_selfattn.batch.remote_model import RemoteModel
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, FunctionTransport, Signature, TensorSpec
 
@@ -19,7 +19,7 @@ def lengths(inputs):
 
 def test_a_served_model_answers_batches_by_one_version_and_tells_rows_that_it_refuses():
     transport = FunctionTransport(lengths, Signature({"text": TEXT}, {"length": NUMBER}), version=7)
-    model = ServedModel(Client(transport=transport), "serving_default", None)
+    model = RemoteModel(Client(transport=transport), "serving_default", None)
     assert (model.version, list(model.signature.inputs)) == (7, ["text"])
     assert model.answers({"text": ["a", "bc"]}, ["length"])["length"].tolist() == [1, 2]
     with pytest.raises(RowError, match="a bad text"):
@@ -27,4 +27,4 @@ def test_a_served_model_answers_batches_by_one_version_and_tells_rows_that_it_re
     with pytest.raises(RowError, match="input 'text'"):
         model.answers({"text": [1, 2]}, ["length"])
     with pytest.raises(errors.FailedPreconditionError, match="no signature 'embed'"):
-        ServedModel(Client(transport=transport), "embed", None)
+        RemoteModel(Client(transport=transport), "embed", None)

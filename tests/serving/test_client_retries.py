@@ -20,9 +20,8 @@ from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.client.transport import connection as connection_settings
-from keras_selfattn.serving.client.transport import targets
-from keras_selfattn.serving.client.transport.connection import ConnectionSettings
+from keras_selfattn.serving.client.transport import addresses, connection_settings
+from keras_selfattn.serving.client.transport.connection_settings import ConnectionSettings
 
 X = np.float32([[1, 2]])
 
@@ -281,7 +280,7 @@ def test_a_host_that_nobody_knows_is_left_out_as_one_that_is_down(connect, caplo
 
 @pytest.mark.slow
 def test_servers_that_move_are_looked_up_again(connect, monkeypatch):
-    monkeypatch.setattr(targets, "_LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(addresses, "_LOOK_AGAIN_SECONDS", 0.0)
     (old, old_port), (new, new_port) = StockServing(version=1).serve(), StockServing(version=2).serve()
     where = [old_port]
     found = lambda host, port, **_: [(socket.AF_INET, 0, 0, "", ("127.0.0.1", where[0]))]  # noqa: E731

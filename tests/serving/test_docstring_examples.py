@@ -9,7 +9,7 @@ MODULES = [
     "errors",
     "wire.codec",
     "wire.dtypes",
-    "wire.client_predict",
+    "wire.predict_messages",
     "server.config",
     "server.runtime.listening",
 ]
@@ -23,7 +23,7 @@ MODULES += [
 MODULES += [
     f"client.{name}" for name in ("answers", "function_transport", "inputs", "management", "model_metadata")
 ]
-MODULES += [f"client.transport.{name}" for name in ("base", "retries", "targets")]
+MODULES += [f"client.transport.{name}" for name in ("addresses", "base", "retries")]
 
 
 @pytest.mark.parametrize("name", MODULES)

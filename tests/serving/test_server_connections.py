@@ -15,8 +15,8 @@ from serving_models import Slow, save
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from keras_selfattn.serving.client import AsyncClient, Client
-from keras_selfattn.serving.client.transport import connection as connection_settings
-from keras_selfattn.serving.client.transport.connection import ConnectionSettings
+from keras_selfattn.serving.client.transport import connection_settings
+from keras_selfattn.serving.client.transport.connection_settings import ConnectionSettings
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection, listener
 from keras_selfattn.serving.server.rest.rest_server import RestServer

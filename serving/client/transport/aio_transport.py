@@ -10,10 +10,10 @@ import grpc
 import grpc.aio
 
 from ...errors import UnavailableError
+from .addresses import Lookup
 from .base import AsyncTransport, Request
-from .connection import ConnectionSettings
+from .connection_settings import ConnectionSettings
 from .shared_transport import FAILURES, Call, ClosedError, SharedTransport, TransportSettings
-from .targets import Lookup
 
 # The process that first used asyncio's gRPC. gRPC has one thread for all channels, which survives no fork.
 _asyncio_process: int | None = None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from .targets import Targets
+from .addresses import Targets
 
 # gRPC takes the first that is set, even if it is empty.
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")

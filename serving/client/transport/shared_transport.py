@@ -14,11 +14,11 @@ import grpc
 
 from ...errors import ClientClosedError, ServingError, UnavailableError
 from ..server_ref import ServerRef
-from . import connection
+from . import connection_settings
+from .addresses import Lookup
 from .base import Request
-from .connection import ConnectionSettings, pairs_of
+from .connection_settings import ConnectionSettings, pairs_of
 from .retries import Retries, RoundRobin
-from .targets import Lookup
 
 log = logging.getLogger("keras_selfattn.serving.client")
 
@@ -92,7 +92,7 @@ class SharedTransport(Generic[_Channel]):
 
     def _index(self, place: int, deadline: float) -> int:
         """The number of the channel for a call on connection `place`."""
-        is_long = deadline - time.monotonic() > connection.LONG_CALL_SECONDS
+        is_long = deadline - time.monotonic() > connection_settings.LONG_CALL_SECONDS
         return place + self.connections if is_long else place
 
     def _options_of(self, request: Request, metadata: Any, deadline: float) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 
 from ...errors import InvalidInputError, UnavailableError
+from .addresses import Lookup
 from .base import PendingAnswer, Request, Transport
-from .connection import ConnectionSettings
+from .connection_settings import ConnectionSettings
 from .shared_transport import FAILURES, Call, ClosedError, SharedTransport, TransportSettings
-from .targets import Lookup
 
 
 class SyncTransport(SharedTransport["SyncChannel"], Transport):

@@ -19,9 +19,9 @@ import grpc
 import grpc.aio
 
 from ...errors import InvalidInputError
+from .addresses import Targets
 from .proxies import uses_proxy
 from .retries import GRPC_RETRIES
-from .targets import Targets
 
 _PEM = "-----BEGIN"
 

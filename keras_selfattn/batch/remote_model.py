@@ -9,7 +9,7 @@ from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import InvalidArgumentError, InvalidInputError
 
 
-class ServedModel:
+class RemoteModel:
     """One version of a served model: all rows are answered by the same one.
 
     Args:
@@ -32,7 +32,7 @@ class ServedModel:
         self.version = metadata.version
 
     def answers(self, inputs: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Mapping[str, Any]:
-        """As in `length_batches.Model`."""
+        """As in `length_batches.BatchModel`."""
         try:
             return self._client.predict(dict(inputs), self._name, outputs, self.version)
         except (InvalidArgumentError, InvalidInputError) as error:
