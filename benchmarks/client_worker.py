@@ -72,13 +72,13 @@ def _answers(array: np.ndarray) -> tuple[bytes, bytes]:
 
 def _our_codec() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
     from keras_selfattn.serving.wire import codec as wire
+    from keras_selfattn.serving.wire import message_bytes
     from keras_selfattn.serving.wire import messages_pb2 as pb
-    from keras_selfattn.serving.wire import predict_messages
 
     spec = pb.ModelSpec(name="m")
     return (
-        lambda value: predict_messages.predict_request(spec, {"x": wire.to_array(value)}, ()),
-        lambda answer: predict_messages.predict_response(answer)[0]["y"],
+        lambda value: message_bytes.predict_request(spec, {"x": wire.to_array(value)}, ()),
+        lambda answer: message_bytes.predict_response(answer)[0]["y"],
     )
 
 

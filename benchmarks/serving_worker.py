@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.peers.served_model import NAME, texts
 from benchmarks.usage import anonymous_bytes, cpu_seconds
 from benchmarks.worker import serve
-from keras_selfattn.serving.wire import codec, predict_messages
+from keras_selfattn.serving.wire import codec, message_bytes
 from keras_selfattn.serving.wire import messages_pb2 as pb
 from keras_selfattn.serving.wire import open_inference_pb2 as oip
 from keras_selfattn.serving.wire import open_inference_tensors as tensors
@@ -75,7 +75,7 @@ class GrpcConnection:
     @staticmethod
     def probabilities(answer: bytes) -> list[float]:
         """Return what the answer says of the request's text."""
-        return predict_messages.predict_response(answer)[0]["probabilities"][0].tolist()
+        return message_bytes.predict_response(answer)[0]["probabilities"][0].tolist()
 
     @staticmethod
     def _request(text: str) -> bytes:

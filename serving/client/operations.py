@@ -21,7 +21,7 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from ..wire import predict_messages
+from ..wire import message_bytes
 from ..wire.dtypes import CodecError
 from .answers import Prediction, with_text
 from .inputs import Inputs, checked_inputs, rowwise
@@ -137,13 +137,13 @@ class Operations:
         rows: range | None,
     ) -> Request:
         """The Predict call for arrays that have been checked."""
-        message = predict_messages.predict_request(self.server.spec(which, signature), arrays, outputs)
+        message = message_bytes.predict_request(self.server.spec(which, signature), arrays, outputs)
         return Request(PREDICT, message, signature, rows)
 
     def prediction(self, answer: bytes, signature: str, which: Version) -> Prediction:
         """The outputs in a Predict answer."""
         try:
-            outputs, spec = predict_messages.predict_response(answer)
+            outputs, spec = message_bytes.predict_response(answer)
         except (DecodeError, CodecError) as error:
             what = "PredictResponse does not parse: " if isinstance(error, DecodeError) else ""
             raise self.server.malformed(f"{what}{error}", signature) from error

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tensorflow_serving.apis import predict_pb2
 
-from keras_selfattn.serving.wire import codec, dtypes, predict_messages, server_predict
+from keras_selfattn.serving.wire import codec, dtypes, message_bytes
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 DTYPES = [
@@ -27,9 +27,9 @@ limits = st.sampled_from([1, 16, 2**20])
 
 @pytest.fixture(autouse=True)
 def _restored_limit():
-    limit = predict_messages._LARGE
+    limit = message_bytes._LARGE
     yield
-    predict_messages._LARGE = limit
+    message_bytes._LARGE = limit
 
 
 def same(left, right):
@@ -43,7 +43,7 @@ def same(left, right):
 @given(named, st.lists(st.text(max_size=3), max_size=2))
 def test_the_stock_message_reads_what_we_put_together(inputs, outputs):
     spec = pb.ModelSpec(name="m", signature_name="s", version={"value": 3})
-    data = predict_messages.predict_request(spec, inputs, outputs)
+    data = message_bytes.predict_request(spec, inputs, outputs)
     request = predict_pb2.PredictRequest.FromString(data)
     assert (request.model_spec.name, request.model_spec.version.value) == ("m", 3)
     assert list(request.output_filter) == outputs
@@ -60,12 +60,12 @@ def test_the_stock_message_reads_what_we_put_together(inputs, outputs):
 @settings(max_examples=100, deadline=None)
 @given(named, limits, st.sampled_from([codec.encode, codec.encode_fields]))
 def test_what_is_taken_apart_is_what_the_stock_codec_reads(outputs, limit, encode):
-    predict_messages._LARGE = limit
+    message_bytes._LARGE = limit
     message = pb.PredictResponse(model_spec={"name": "m", "version": {"value": 7}})
     for name, array in outputs.items():
         message.outputs[name].CopyFrom(encode(array))
     data = message.SerializeToString()
-    found, spec = predict_messages.predict_response(data)
+    found, spec = message_bytes.predict_response(data)
     assert spec == message.model_spec
     assert list(found) == sorted(outputs)
     stock = predict_pb2.PredictResponse.FromString(data)
@@ -87,9 +87,9 @@ def test_garbage_is_refused_as_protobuf_refuses_it(data, limit):
         if raw:
             raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     raw = bytes(raw[: data.draw(st.integers(0, len(raw)))])
-    predict_messages._LARGE = 2**30
+    message_bytes._LARGE = 2**30
     expected = outcome(raw)
-    predict_messages._LARGE = limit
+    message_bytes._LARGE = limit
     found = outcome(raw)
     if isinstance(expected, type):
         assert isinstance(found, type)
@@ -105,9 +105,9 @@ def test_an_answer_cut_short_anywhere_is_refused_as_protobuf_refuses_it(encode):
     message = pb.PredictResponse(outputs={"y": encode(np.arange(3.0)), "z": encode(np.arange(5.0))})
     raw = message.SerializeToString()
     for length in range(len(raw)):
-        predict_messages._LARGE = 2**30
+        message_bytes._LARGE = 2**30
         expected = outcome(raw[:length])
-        predict_messages._LARGE = 1
+        message_bytes._LARGE = 1
         found = outcome(raw[:length])
         assert isinstance(found, type) == isinstance(expected, type), length
 
@@ -115,13 +115,13 @@ def test_an_answer_cut_short_anywhere_is_refused_as_protobuf_refuses_it(encode):
 def outcome(raw):
     """The arrays, or the class of the error."""
     try:
-        return predict_messages.predict_response(raw)[0]
+        return message_bytes.predict_response(raw)[0]
     except (DecodeError, dtypes.CodecError) as error:
         return type(error)
 
 
 def large(encode, dtype=np.float32, name="y"):
-    array = np.arange(predict_messages._LARGE).astype(dtype)
+    array = np.arange(message_bytes._LARGE).astype(dtype)
     message = pb.PredictResponse(outputs={name: encode(array)})
     return array, message.SerializeToString()
 
@@ -130,7 +130,7 @@ def large(encode, dtype=np.float32, name="y"):
 @pytest.mark.parametrize("name", ["y", "yy", "yyy", "yyyy"])
 def test_large_values_are_views_of_the_answer_where_they_lie_aligned(encode, name):
     array, data = large(encode, name=name)
-    found = predict_messages.predict_response(data)[0][name]
+    found = message_bytes.predict_response(data)[0][name]
     same(found, array)
     assert found.flags.aligned
     assert not found.flags.writeable
@@ -144,7 +144,7 @@ def test_large_values_are_views_of_the_answer_where_they_lie_aligned(encode, nam
 
 def test_one_byte_a_value_is_never_copied():
     _, data = large(codec.encode, np.uint8)
-    found = predict_messages.predict_response(data)[0]["y"]
+    found = message_bytes.predict_response(data)[0]["y"]
     begin = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     assert 0 <= found.__array_interface__["data"][0] - begin < len(data)
 
@@ -153,9 +153,9 @@ def test_a_request_of_a_large_array_copies_it_once():
     import tracemalloc
 
     array = np.zeros(10_000_000, np.float32)
-    predict_messages.predict_request(pb.ModelSpec(name="m"), {"x": array}, [])
+    message_bytes.predict_request(pb.ModelSpec(name="m"), {"x": array}, [])
     tracemalloc.start()
-    data = predict_messages.predict_request(pb.ModelSpec(name="m"), {"x": array}, [])
+    data = message_bytes.predict_request(pb.ModelSpec(name="m"), {"x": array}, [])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(data) > array.nbytes
@@ -165,27 +165,27 @@ def test_a_request_of_a_large_array_copies_it_once():
 def test_many_strings_are_left_to_protobuf(monkeypatch):
     texts = np.array([b"some text"] * 20_000, object)
     data = pb.PredictResponse(outputs={"y": codec.encode(texts)}).SerializeToString()
-    assert len(data) > predict_messages._LARGE
+    assert len(data) > message_bytes._LARGE
     steps = []
-    fields = predict_messages._fields
+    fields = message_bytes._fields
     monkeypatch.setattr(
-        predict_messages, "_fields", lambda part: (steps.append(1) or each for each in fields(part))
+        message_bytes, "_fields", lambda part: (steps.append(1) or each for each in fields(part))
     )
-    assert predict_messages.predict_response(data)[0]["y"].tolist() == texts.tolist()
+    assert message_bytes.predict_response(data)[0]["y"].tolist() == texts.tolist()
     assert len(steps) < 20
 
 
 def test_many_unknown_fields_are_left_to_protobuf():
     unknown = b"\x98\x06\x01" * 1_000_000  # field 99: 1
     array, data = large(codec.encode)
-    same(predict_messages.predict_response(data + unknown)[0]["y"], array)
+    same(message_bytes.predict_response(data + unknown)[0]["y"], array)
     steps = sum(1 for _ in zip(range(2000), all_fields(data + unknown), strict=False))
     assert steps <= 1001
 
 
 def all_fields(data):
     try:
-        yield from predict_messages._fields(memoryview(data))
+        yield from message_bytes._fields(memoryview(data))
     except DecodeError:
         return
 
@@ -193,16 +193,16 @@ def all_fields(data):
 @pytest.mark.parametrize("dtype", [pb.DT_INT32, pb.DT_STRING, pb.DT_VARIANT, 99])
 def test_values_in_another_types_field_are_read_as_protobuf_would_have_it(dtype):
     proto = pb.TensorProto(
-        dtype=dtype, float_val=b"\0" * predict_messages._LARGE, tensor_shape={"dim": [{"size": 2**14}]}
+        dtype=dtype, float_val=b"\0" * message_bytes._LARGE, tensor_shape={"dim": [{"size": 2**14}]}
     )
     data = pb.PredictResponse(outputs={"y": proto}).SerializeToString()
     try:
         expected = codec.decode(proto)
     except dtypes.CodecError:
         with pytest.raises(dtypes.CodecError, match="output 'y'"):
-            predict_messages.predict_response(data)
+            message_bytes.predict_response(data)
     else:
-        same(predict_messages.predict_response(data)[0]["y"], expected)
+        same(message_bytes.predict_response(data)[0]["y"], expected)
 
 
 def answer_by_protobuf(outputs):
@@ -213,7 +213,7 @@ def answer_by_protobuf(outputs):
 
 
 def answer_by_hand(outputs):
-    return b"".join(server_predict.output(name, outputs[name]) for name in sorted(outputs))
+    return b"".join(message_bytes.output(name, outputs[name]) for name in sorted(outputs))
 
 
 @pytest.mark.slow
@@ -239,6 +239,6 @@ def test_answers_of_each_form_have_the_bytes_of_protobufs():
 
 def test_an_answer_that_no_message_can_carry_is_refused():
     with pytest.raises(dtypes.CodecError, match="cannot be sent"):
-        server_predict.output("y", np.array(["2026-01-01"], "datetime64[D]"))
+        message_bytes.output("y", np.array(["2026-01-01"], "datetime64[D]"))
     with pytest.raises(dtypes.CodecError, match="Element 1 is int 3"):
-        server_predict.output("y", np.array([b"a", 3], object))
+        message_bytes.output("y", np.array([b"a", 3], object))

@@ -9,7 +9,7 @@ MODULES = [
     "errors",
     "wire.codec",
     "wire.dtypes",
-    "wire.predict_messages",
+    "wire.message_bytes",
     "server.config",
     "server.runtime.listening",
 ]

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from keras_selfattn.serving.wire import open_inference_pb2 as oip
-from keras_selfattn.serving.wire.field_counts import field_count
+from keras_selfattn.serving.wire.message_bytes import field_count
 
 
 def test_fields_are_counted_as_protobuf_writes_them():

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from ...errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from ...wire import codec
 from ...wire import messages_pb2 as pb
-from ...wire.field_counts import field_count
+from ...wire.message_bytes import field_count
 from ..config import ServerConfig
 
 _log = logging.getLogger(__name__)

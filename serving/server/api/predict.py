@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
-from ...wire import codec, server_predict
+from ...wire import codec, message_bytes
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
 from ...wire.signature_names import DEFAULT_SIGNATURE
@@ -125,11 +125,11 @@ class PredictCall:
     def _output(self, alias: str, array: np.ndarray) -> bytes:
         try:
             if self._encode is None and not array.dtype.names:
-                return server_predict.output(alias, array)
+                return message_bytes.output(alias, array)
             tensor = quantized_tensors.encode(array, self._encode or codec.encode_fields)
         except CodecError as error:
             raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
-        return server_predict.output_of(alias, tensor)
+        return message_bytes.output_of(alias, tensor)
 
 
 class ArraysCall:
