@@ -29,7 +29,7 @@ from .steps import AsyncRunner, seconds
 from .sync import BaseClient, Client
 from .transport.aio_transport import AioTransport
 from .transport.base import AsyncTransport
-from .transport.shared_transport import TransportSettings
+from .transport.sync_transport import TransportSettings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

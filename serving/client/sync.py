@@ -29,12 +29,10 @@ from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
 from .server_ref import ServerRef, Version, check_version
 from .steps import SyncRunner, at_least_one, seconds
 from .task_calls import TaskCalls
-from .transport.addresses import Targets
+from .transport.addresses import Targets, proxy_advice
 from .transport.base import AsyncTransport, Transport
 from .transport.connection_settings import TLS, ConnectionSettings, MetadataSource
-from .transport.proxies import proxy_advice
-from .transport.shared_transport import TransportSettings
-from .transport.sync_transport import SyncTransport
+from .transport.sync_transport import SyncTransport, TransportSettings
 
 AnyTransport = TypeVar("AnyTransport", Transport, AsyncTransport)
 

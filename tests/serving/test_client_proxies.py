@@ -7,8 +7,7 @@ import pytest
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.client.transport.addresses import Targets
-from keras_selfattn.serving.client.transport.proxies import proxy_advice
+from keras_selfattn.serving.client.transport.addresses import Targets, proxy_advice
 
 # Of a network for documentation, which nobody answers in.
 FAR = "192.0.2.1:8500"

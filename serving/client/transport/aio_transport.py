@@ -13,7 +13,7 @@ from ...errors import UnavailableError
 from .addresses import Lookup
 from .base import AsyncTransport, Request
 from .connection_settings import ConnectionSettings
-from .shared_transport import FAILURES, Call, ClosedError, SharedTransport, TransportSettings
+from .sync_transport import FAILURES, Call, ClosedError, SharedTransport, TransportSettings
 
 # The process that first used asyncio's gRPC. gRPC has one thread for all channels, which survives no fork.
 _asyncio_process: int | None = None

@@ -19,8 +19,7 @@ import grpc
 import grpc.aio
 
 from ...errors import InvalidInputError
-from .addresses import Targets
-from .proxies import uses_proxy
+from .addresses import Targets, uses_proxy
 from .retries import GRPC_RETRIES
 
 _PEM = "-----BEGIN"
