@@ -21,7 +21,6 @@ MODULES = (
     "asking/asked_rows.py",
     "asking/client_command.py",
     "asking/commands.py",
-    "asking/connection.py",
     "asking/exit_status.py",
     "asking/input_cells.py",
     "asking/query.py",

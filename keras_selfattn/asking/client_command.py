@@ -154,7 +154,7 @@ def _query(options: Namespace) -> int:
 
 def _status(options: Namespace) -> int:
     from keras_selfattn.asking.answer_values import status_record
-    from keras_selfattn.asking.connection import connected
+    from keras_selfattn.asking.commands import connected
     from keras_selfattn.asking.exit_status import NOT_NOW
 
     with connected(options.model, vars(options)) as client:
@@ -173,7 +173,7 @@ def _status(options: Namespace) -> int:
 
 def _metadata(options: Namespace) -> int:
     from keras_selfattn.asking.answer_values import metadata_record
-    from keras_selfattn.asking.connection import connected, version_of
+    from keras_selfattn.asking.commands import connected, version_of
 
     with connected(options.model, vars(options)) as client:
         metadata = client.metadata(version_of(vars(options)))

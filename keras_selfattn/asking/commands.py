@@ -1,14 +1,17 @@
 """The commands that ask a server, as data: `keras-selfattn` makes click's of them, the client argparse's.
 
-A flag, its default, its help or a sentence about a command is changed here, for both programs.
+A flag, its default, its help or a sentence about a command is changed here, for both programs. Below are the
+client, version and signature that the options ask for.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
-from keras_selfattn.serving.errors import InvalidInputError
+from keras_selfattn.serving.client import TLS, Client, Label, ModelMetadata, Signature
+from keras_selfattn.serving.errors import FailedPreconditionError, InvalidInputError
 from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 
@@ -103,7 +106,7 @@ ENCRYPTION = (
     OptionSpec("--server-name", "Name in the server's certificate.", metavar="NAME", without="the target's"),
 )
 CONNECTION = {"Connection": (_TARGET, *CALLS), "Encryption": ENCRYPTION}
-"""The options that `connection.connected` takes."""
+"""The options that `connected` takes."""
 
 VERSION = OptionSpec("--version", "Version to ask.", kind=int, without="the latest")
 LABEL = OptionSpec("--label", "Label of the version to ask, such as stable.", metavar="NAME")
@@ -197,3 +200,49 @@ METADATA = AskingCommand(
     },
 )
 COMMANDS = {command.name: command for command in (QUERY, STATUS, METADATA)}
+
+
+def connected(model: str, options: Mapping[str, Any], **settings: Any) -> Client:
+    """Return a client with the options of the command line."""
+    secure = {name: options[name] for name in ("ca", "certificate", "key", "server_name")}
+    tls = TLS(**secure) if options["tls"] or any(secure.values()) else None
+    return Client(
+        options["target"],
+        model,
+        timeout=options["timeout"],
+        tls=tls,
+        insecure=options["insecure"],
+        metadata=options["header"] or None,
+        wait_for_ready=options["wait_for_ready"],
+        **settings,
+    )
+
+
+def version_of(options: Mapping[str, Any]) -> int | Label | None:
+    """Return the version that the options ask for: by number, by label, or the latest.
+
+    Raises:
+        InvalidInputError: for both, or an empty label.
+
+    Example:
+
+        >>> version_of({"version": None, "label": "stable"})
+        Label(name='stable')
+    """
+    version, label = options["version"], options["label"]
+    if label is None:
+        return version
+    if version is not None:
+        raise InvalidInputError(f"give version or label, not both. Received {version} and {label!r}")
+    return Label(label)
+
+
+def signature_of(metadata: ModelMetadata, name: str) -> Signature:
+    """Return the signature of that name.
+
+    Raises:
+        FailedPreconditionError: if the model has none of this name.
+    """
+    if name in metadata.signatures:
+        return metadata.signatures[name]
+    raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from keras_selfattn.asking.answer_values import cell_text, default_outputs, plain
 from keras_selfattn.asking.asked_rows import QueryRow, Wrap, asked_rows, check_asked
-from keras_selfattn.asking.connection import connected, signature_of, version_of
+from keras_selfattn.asking.commands import connected, signature_of, version_of
 from keras_selfattn.asking.input_cells import without_padding
 from keras_selfattn.errors import DataError
 from keras_selfattn.files import valid_json

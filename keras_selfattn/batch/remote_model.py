@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_selfattn.asking.connection import signature_of
+from keras_selfattn.asking.commands import signature_of
 from keras_selfattn.batch.model_graph import RowError
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import InvalidArgumentError, InvalidInputError

@@ -9,8 +9,7 @@ import click
 import numpy as np
 
 from keras_selfattn.asking.asked_rows import asked_rows, check_asked
-from keras_selfattn.asking.commands import CONNECTION, LABEL, VERSION
-from keras_selfattn.asking.connection import connected, version_of
+from keras_selfattn.asking.commands import CONNECTION, LABEL, VERSION, connected, version_of
 from keras_selfattn.cli.shared.console import console, reading_bar
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError, SelfAttentionError

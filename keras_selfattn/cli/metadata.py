@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from keras_selfattn.asking.answer_values import metadata_record
-from keras_selfattn.asking.commands import METADATA
-from keras_selfattn.asking.connection import connected, version_of
+from keras_selfattn.asking.commands import METADATA, connected, version_of
 from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.cli.shared.panels import PanelCommand
 from keras_selfattn.serving.client import TensorSpec

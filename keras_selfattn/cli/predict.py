@@ -11,8 +11,7 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn
 
 from keras_selfattn.asking.asked_rows import table_form
-from keras_selfattn.asking.commands import CALLS, ENCRYPTION, OUTPUTS, SIGNATURE, VERSION
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.commands import CALLS, ENCRYPTION, OUTPUTS, SIGNATURE, VERSION, connected
 from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, RunProgress, predict_files

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from keras_selfattn.asking.answer_values import status_record
-from keras_selfattn.asking.commands import STATUS
-from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.commands import STATUS, connected
 from keras_selfattn.asking.exit_status import NOT_NOW
 from keras_selfattn.cli.shared.console import columns, console
 from keras_selfattn.cli.shared.panels import PanelCommand

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ..wire.signature_names import DEFAULT_SIGNATURE
-from . import management, row_stream
+from . import management
 from .answers import (
     Classification,
     Contributions,
@@ -23,7 +23,7 @@ from .answers import (
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
-from .row_stream import Row, check_rows, rows_in_a_call
+from .operations import Row, check_rows, numbered_batches_async, open_stream, rows_in_a_call
 from .server_ref import Version, check_version
 from .steps import AsyncRunner, seconds
 from .sync import BaseClient, Client
@@ -92,11 +92,11 @@ class AsyncClient(BaseClient[AsyncTransport]):
         check_version(version)
         limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
-        opening = row_stream.open_stream(self._operations, signature, outputs, version, known)
+        opening = open_stream(self._operations, signature, outputs, version, known)
 
         async def answers() -> AsyncIterator[dict[str, Any]]:
             stream = await self._runner.run(opening, timeout)
-            batches = row_stream.numbered_batches_async(rows, size)
+            batches = numbered_batches_async(rows, size)
             requests = (stream.request(batch) async for batch in batches)
             calls = self._runner.stream(requests, lambda: time.monotonic() + limit)
             # Closing this generator also closes `calls`; otherwise the event loop would do so later.

@@ -1,18 +1,22 @@
-"""A client without a transport: requests, checks, large batches as several calls.
+"""A client without a transport: checks, requests and answers of Predict, for a batch or a stream of rows.
 
-Each operation is a generator of `steps`; the calls built on it are in `task_calls`, `row_stream` and
-`management`.
+Each operation is a generator of `steps`; the calls built on it are in `task_calls` and `management`.
+
+`Operations.predict` needs all rows at once, sends a large batch as several calls, answers them from one
+version and returns one result. A stream (`RowStream`, for `predict_iter`) may never end: its rows are
+answered batch by batch.
 
 Reference: tensorflow_serving/apis/prediction_service.proto and model_service.proto.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
 from google.protobuf.message import DecodeError, Message
+from numpy.typing import ArrayLike
 
 from ..errors import (
     AbortedError,
@@ -20,6 +24,7 @@ from ..errors import (
     InvalidArgumentError,
     InvalidInputError,
     NotFoundError,
+    UnimplementedError,
 )
 from ..wire import message_bytes
 from ..wire.dtypes import CodecError
@@ -27,12 +32,18 @@ from .answers import Prediction, with_text
 from .inputs import Inputs, checked_inputs, rowwise
 from .model_metadata import MetadataCache, ModelMetadata, Signature
 from .server_ref import ServerRef, Version, is_name
-from .steps import Many, Steps
+from .steps import Many, Steps, at_least_one
 from .transport.base import PREDICT, Request
 
 _TRIES_FOR_A_VERSION = 5
 
 _M = TypeVar("_M", bound=Message)
+_T = TypeVar("_T")
+
+# One row, without the batch's axis: a value of the only input, or a mapping from input names to values.
+Row = Mapping[str, ArrayLike] | ArrayLike
+
+_DEFAULT_BATCH_SIZE = 64
 
 
 class Operations:
@@ -254,14 +265,6 @@ def _joined(server: ServerRef, answers: Sequence[Prediction], rows: Sequence[ran
     return Prediction(together, model=first.model, version=first.version, signature=first.signature)
 
 
-def each_row(server: ServerRef, prediction: Prediction, count: int) -> Iterator[dict[str, object]]:
-    """The outputs of each row by name."""
-    for name, output in prediction.items():
-        _check_rows(server, name, output, count)
-    for row in range(count):
-        yield {name: output[row] for name, output in prediction.items()}
-
-
 def _together(
     server: ServerRef, name: str, answers: Sequence[Prediction], rows: Sequence[range]
 ) -> np.ndarray:
@@ -283,3 +286,142 @@ def _check_rows(server: ServerRef, name: str, output: np.ndarray, count: int) ->
             f"output {name!r} of shape {list(output.shape)} has not one entry for each of {count} rows: "
             f"leave it out with outputs="
         )
+
+
+# Any number of rows, as calls of one batch each.
+
+
+class RowStream:
+    """Turn batches of rows into calls, and their answers into rows.
+
+    Args:
+        operations: the model's calls.
+        name: the signature to call.
+        signature: the served signature, if known.
+        outputs: names of the requested outputs; empty for all.
+        which: the requested version.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        name: str,
+        signature: Signature | None,
+        outputs: Sequence[str],
+        which: Version,
+    ):
+        self._operations, self._name, self._signature, self._which = operations, name, signature, which
+        self._outputs = outputs
+
+    def request(self, batch: tuple[int, list[Row]]) -> Request:
+        """The call for a batch: the number of its first row, and its rows."""
+        first, rows = batch
+        part = range(first, first + len(rows))
+        try:
+            arrays = checked_inputs(self._operations.server, _stacked(rows), self._name, self._signature)
+        except InvalidInputError as error:
+            raise self._operations.server.refused(error.details, part) from error
+        return self._operations.request(arrays, self._name, self._outputs, self._which, part)
+
+    def answers(self, request: Request, data: bytes) -> Iterator[dict[str, Any]]:
+        """The outputs of each row of a call, by name."""
+        prediction = with_text(self._operations.prediction(data, self._name, self._which))
+        return _each_row(self._operations.server, prediction, len(request.rows or ()))
+
+
+def _each_row(server: ServerRef, prediction: Prediction, count: int) -> Iterator[dict[str, object]]:
+    """The outputs of each row by name."""
+    for name, output in prediction.items():
+        _check_rows(server, name, output, count)
+    for row in range(count):
+        yield {name: output[row] for name, output in prediction.items()}
+
+
+def open_stream(
+    operations: Operations,
+    name: str,
+    outputs: Sequence[str] | None,
+    which: Version,
+    known: Signature | None = None,
+) -> Steps[RowStream]:
+    """A stream to a signature, after a check that it exists and has the outputs."""
+    names = operations.output_names(outputs)
+    signature = known
+    if signature is None:
+        # Not from the cache: during a stream nothing would notice that a new version has other inputs.
+        try:
+            metadata = yield from operations.metadata_cache.ask(which, name)
+        except UnimplementedError:
+            metadata = None  # rows are sent unchecked
+        signature = operations.signature(metadata, name)
+    operations.check_outputs(names, name, signature)
+    return RowStream(operations, name, signature, names, which)
+
+
+def rows_in_a_call(operations: Operations, batch_size: int | None) -> int:
+    """`batch_size`, up to the client's limit; if it is None, that limit, or 64 if there is no limit."""
+    most = operations.max_batch_size
+    if batch_size is None:
+        return most or _DEFAULT_BATCH_SIZE
+    size = at_least_one("batch_size", batch_size)
+    return size if most is None else min(size, most)
+
+
+def check_rows(rows: Any) -> None:
+    """Refuse a single row, or a batch by names, where rows are expected.
+
+    Raises:
+        InvalidInputError: it is one of these.
+    """
+    frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
+    if frame or isinstance(rows, str | bytes | Mapping):
+        found = f"{type(rows).__name__} {str(rows)[:60]!r}"  # pyright: ignore[reportUnknownArgumentType]
+        raise InvalidInputError(
+            f"rows must be an iterable of rows, such as a list of texts, a column, or the dicts of "
+            f"DataFrame.to_dict('records'). Received {found}"
+        )
+
+
+def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[_T]]]:
+    """The rows in lists of `size` at most, each with the number of its first row."""
+    batch: list[_T] = []
+    number = 0
+    for number, row in enumerate(rows, 1):
+        batch.append(row)
+        if len(batch) == size:
+            yield number - size, batch
+            batch = []
+    if batch:
+        yield number - len(batch), batch
+
+
+async def numbered_batches_async(
+    rows: Iterable[_T] | AsyncIterable[_T], size: int
+) -> AsyncIterator[tuple[int, list[_T]]]:
+    """As `numbered_batches`, for rows that may have to be awaited."""
+    if not isinstance(rows, AsyncIterable):
+        for numbered in numbered_batches(rows, size):
+            yield numbered
+        return
+    batch: list[_T] = []
+    number = 0
+    async for row in rows:
+        number += 1
+        batch.append(row)
+        if len(batch) == size:
+            yield number - size, batch
+            batch = []
+    if batch:
+        yield number - len(batch), batch
+
+
+def _stacked(rows: list[Row]) -> Inputs:
+    """Rows as a batch; rows that are mappings become one mapping of lists."""
+    if not isinstance(rows[0], Mapping):
+        return rows  # pyright: ignore[reportReturnType]  # rows of one kind, which is checked with their values
+    names = rows[0].keys()
+    for row in rows:
+        if not isinstance(row, Mapping) or row.keys() != names:
+            found = list(row) if isinstance(row, Mapping) else row
+            raise InvalidInputError(f"rows must all have the inputs {list(names)}. Received {found!r:.80}")
+    return {name: [row[name] for row in rows] for name in names}  # pyright: ignore

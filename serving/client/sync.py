@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InvalidInputError
 from ..wire.signature_names import DEFAULT_SIGNATURE
-from . import management, row_stream
+from . import management
 from .answers import (
     Classification,
     Contributions,
@@ -24,8 +24,7 @@ from .answers import (
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
-from .operations import Operations
-from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
+from .operations import Operations, Row, check_rows, numbered_batches, open_stream, rows_in_a_call
 from .server_ref import ServerRef, Version, check_version
 from .steps import SyncRunner, at_least_one, seconds
 from .task_calls import TaskCalls
@@ -205,10 +204,7 @@ class Client(BaseClient[Transport]):
         check_version(version)
         limit = self._runner.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
-        stream = self._runner.run(
-            row_stream.open_stream(self._operations, signature, outputs, version, known),
-            timeout,
-        )
+        stream = self._runner.run(open_stream(self._operations, signature, outputs, version, known), timeout)
         requests = map(stream.request, numbered_batches(rows, size))
 
         def answers() -> Iterator[dict[str, Any]]:

@@ -109,8 +109,8 @@ class Retries:
         return _backoff(error.__cause__, attempts)
 
     def answered(self) -> None:
-        """Note that a call was answered."""
-        if self._several and self._tokens < THROTTLING["maxTokens"]:
+        """Note that a call was answered, with several connections."""
+        if self._tokens < THROTTLING["maxTokens"]:
             self._tokens = min(THROTTLING["maxTokens"], self._tokens + THROTTLING["tokenRatio"])
 
 

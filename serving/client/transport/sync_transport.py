@@ -125,7 +125,8 @@ class SharedTransport(Generic[_Channel]):
     def answered(self, request: Request, started: float) -> None:
         """Note that an attempt was answered."""
         self._log(request, grpc.StatusCode.OK, started)
-        self._retries.answered()
+        if self.connections > 1:
+            self._retries.answered()
 
     def time_left(self, deadline: float, request: Request) -> float:
         """Seconds until the deadline.
