@@ -18,7 +18,7 @@ from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.text_files import read_text_file
-from ..storage.versions import BasePath, check_uri
+from ..storage.base_paths import BasePath, check_uri
 from .logging_config import LoggingSettings, logging_settings
 
 Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy

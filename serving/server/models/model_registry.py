@@ -21,7 +21,7 @@ from ...errors import (
 )
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from ..storage.versions import shown
+from ..storage.base_paths import shown
 from .loaded_versions import servable_not_found
 from .loader import Loader
 from .model_config import ModelSettings

@@ -19,8 +19,8 @@ from pathlib import Path
 from keras_selfattn.errors import StorageError
 
 from ..config import ServerConfig
+from ..storage.base_paths import BasePath, Look, Version, Versions, is_stored, shown
 from ..storage.version_folders import VersionFolders
-from ..storage.versions import BasePath, Look, Version, Versions, is_stored, shown
 from .loaded_versions import LoadedVersions
 from .loader import Loader
 from .model_config import ModelSettings

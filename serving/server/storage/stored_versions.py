@@ -21,9 +21,9 @@ from keras_selfattn.files.version_files import CARD, GRAPHS, VARIABLES_INDEX, ca
 from keras_selfattn.files.version_listing import list_base_path
 
 from ..tflite.tflite_servable import TFLITE_FILE
+from .base_paths import Look, Version
 from .model_cache import ModelCache
 from .version_folders import has_variables, lacking_graph
-from .versions import Look, Version
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from keras_selfattn.files.version_files import GRAPHS, PORTABLE, VARIABLES_INDEX
 from keras_selfattn.files.version_listing import list_base_path
 
 from ..tflite.tflite_servable import TFLITE_FILE
-from .versions import Look, Version
+from .base_paths import Look, Version
 
 
 class VersionFolders:
