@@ -28,7 +28,8 @@ from keras_selfattn.files.version_listing import LARGEST_VERSION, Listing, list_
 def list_versions(base_path: str | Path) -> list[int]:
     """Return the version numbers under a base path, in order; none if the path does not exist.
 
-    In an object store a version that is half uploaded, without its graph, is none.
+    A version is a folder whose name is a number from 0 and below 2**63. In an object store a version that is
+    half uploaded, without its graph, is none.
 
     Example:
 
@@ -99,8 +100,8 @@ def keep_newest(base_path: str | Path, count: int, always: int | None = None) ->
         []
     """
     check_keep(count)
-    listing = listing_of(base_path)
     old = [version for version in list_versions(base_path)[:-count] if version != always]
+    listing = listing_of(base_path) if old else Listing()
     for version in old:
         _remove(base_path, listing, version)
     return old
@@ -149,11 +150,10 @@ def formats_of(base_path: str | Path) -> set[str]:
     return {name for name in found if name is not None}
 
 
-def read_version(base_path: str | Path, version: int) -> tuple[dict[str, Any] | None, int]:
-    """Return a version's card, or None, and the bytes of its other files."""
-    uri, name = uri_of(base_path), listing_of(base_path).versions.get(version, str(version))
+def read_version(base_path: str | Path, name: str) -> tuple[dict[str, Any] | None, int]:
+    """Return the card of a version's folder, or None, and the bytes of its other files."""
+    uri, path = uri_of(base_path), Path(base_path, name)
     if uri is None:
-        path = Path(base_path, name)
         return read_card(path), size_of(path)
     with _errors_named():
         store = StoreFolder(uri)

@@ -44,13 +44,12 @@ def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | 
 
 
 def _print_versions(base_path: Path) -> None:
-    from keras_selfattn.export import list_versions
-    from keras_selfattn.export.versions import formats_of, read_version
+    from keras_selfattn.export.versions import formats_of, read_version, version_folders
 
     names = ("version", "created (UTC)", "task", "precision", "accuracy", "MB")
     table = columns(None, *names, right=("version", "MB"))
-    for version in list_versions(base_path):
-        found, size = read_version(base_path, version)
+    for version, name in sorted(version_folders(base_path).items()):
+        found, size = read_version(base_path, name)
         card = found or {}
         accuracy = (card.get("metrics") or {}).get("accuracy")
         table.add_row(
