@@ -13,11 +13,12 @@ MODULES = [
     "server.config",
     "server.runtime.listening",
 ]
-MODULES += [f"server.rest.json_{name}" for name in ("in", "examples", "out")]
+MODULES += [f"server.rest.{name}" for name in ("json_in", "json_out", "tensorflow_serving_rest", "errors")]
 MODULES += [
     "server.rest.routes",
     "server.runtime.row_padding",
-    "server.models.short_runs",
+    "server.models.saved_model_servable",
+    "server.models.version_policy",
     "server.batching.batch_queue",
 ]
 MODULES += [

@@ -17,7 +17,6 @@ from hypothesis.extra import numpy as hnp
 
 from keras_selfattn.serving.errors import InvalidArgumentError, ServingError, UnimplementedError
 from keras_selfattn.serving.server.rest import json_in
-from keras_selfattn.serving.server.rest.json_examples import examples_request
 from keras_selfattn.serving.server.rest.json_in import document, predict_inputs
 from keras_selfattn.serving.server.rest.json_out import (
     classify_outputs,
@@ -25,6 +24,7 @@ from keras_selfattn.serving.server.rest.json_out import (
     predict_outputs,
     regress_outputs,
 )
+from keras_selfattn.serving.server.rest.tensorflow_serving_rest import json_examples
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
@@ -216,7 +216,7 @@ def test_what_is_no_json_is_a_parse_error(body):
     assert refusal(body, x=pb.DT_DOUBLE).startswith("JSON Parse error: ")
     if "1" + "0" * 399 not in body and "1e400" not in body:  # those matter where they become a number
         with pytest.raises(InvalidArgumentError, match="^JSON Parse error: "):
-            examples_request(body.encode())
+            json_examples(body.encode())
 
 
 def test_half_of_a_surrogate_pair_is_no_text():
@@ -529,7 +529,7 @@ def test_strings_survive_being_written_and_read(texts, binary):
 
 
 def examples_of(body):
-    return examples_request(json.dumps(body).encode() if isinstance(body, dict) else body.encode())
+    return json_examples(json.dumps(body).encode() if isinstance(body, dict) else body.encode())
 
 
 def floats_of(feature):
@@ -660,7 +660,7 @@ bodies = (
 @example(b'{"inputs": ["\\ud800"]}', signatures(x=pb.DT_HALF))
 @given(bodies, st.sampled_from(KNOWN))
 def test_no_body_whatever_does_more_than_be_refused(body, known):
-    for read in (lambda: predict_inputs(body, known), lambda: examples_request(body)):
+    for read in (lambda: predict_inputs(body, known), lambda: json_examples(body)):
         message = ""
         try:
             read()

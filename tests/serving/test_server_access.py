@@ -24,7 +24,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import TLS, Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection as rest_connection
-from keras_selfattn.serving.server.rest import listener, rest_server
+from keras_selfattn.serving.server.rest import rest_server
 from keras_selfattn.serving.server.runtime import bearer_tokens
 from keras_selfattn.serving.server.runtime.bearer_tokens import BearerTokens
 from keras_selfattn.serving.wire import open_inference_pb2 as oip
@@ -310,7 +310,7 @@ def test_rest_asks_clients_for_certificates_as_grpc_does(half_base, files, tmp_p
 def test_bytes_that_are_no_tls_and_silence_end_their_connection_alone(
     half_base, files, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(listener, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(rest_server, "HEAD_SECONDS", 1.0)
     config = ssl_config(files, tmp_path / "ssl.conf")
     trusting = ssl.create_default_context(cafile=str(files / "ca.pem"))
     with caplog.at_level(logging.WARNING), encrypted(half_base, config) as server:
@@ -409,7 +409,7 @@ def test_silent_clients_make_room_for_those_who_ask(half_base, files, tmp_path, 
     config = ssl_config(files, tmp_path / "ssl.conf")
     trusting = ssl.create_default_context(cafile=str(files / "ca.pem"))
     monkeypatch.setattr(rest_server, "connections_of_a_port", lambda: 5)
-    monkeypatch.setattr(listener, "HEAD_SECONDS", 60.0)
+    monkeypatch.setattr(rest_server, "HEAD_SECONDS", 60.0)
     with encrypted(half_base, config) as server, contextlib.ExitStack() as stack:
         for _ in range(5):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.rest_port)))

@@ -163,7 +163,7 @@ def test_a_body_of_more_values_than_fit_is_refused_before_it_is_read(server, mon
 
 
 def test_a_small_body_that_inflates_is_inflated_in_a_thread_and_bounded(server, monkeypatch):
-    from keras_selfattn.serving.server.rest import app as request_body
+    from keras_selfattn.serving.server.rest import body as request_body
 
     threads = []
     inflated = request_body._inflated
@@ -270,7 +270,7 @@ def test_more_inputs_than_a_model_can_have_are_refused_before_each_is_parsed(hal
 
 
 def test_both_transports_enter_by_one_door_with_the_address_of_the_caller(server, monkeypatch):
-    inside, entered, left = [], [], []
+    inside, entered, left, doors = [], [], [], []
     enter, leave = Admission.enter, Admission.leave
     monkeypatch.setattr(
         Admission, "enter", lambda door, client: entered.append(client) or enter(door, client)
@@ -279,7 +279,8 @@ def test_both_transports_enter_by_one_door_with_the_address_of_the_caller(server
     infer = inference_api.InferenceApi.infer
 
     async def inside_of(api, *arguments):
-        inside.append(api.admission._entered)
+        doors.append(api.admission)
+        inside.append((api.admission._entered, api.admission.entered_of("127.0.0.1")))
         return await infer(api, *arguments)
 
     monkeypatch.setattr(inference_api.InferenceApi, "infer", inside_of)
@@ -289,7 +290,24 @@ def test_both_transports_enter_by_one_door_with_the_address_of_the_caller(server
     asked(server, PREDICT, request)
     assert rest(server, b'{"instances": [1]}')[0] == 200
     assert entered == left == ["127.0.0.1", "127.0.0.1"]
-    assert inside == [1, 1]  # each has left before the next one enters
+    assert inside == [(1, 1), (1, 1)]  # each has left before the next one enters
+    assert doors[0]._entered_of == {}  # clients that have gone take no memory
+
+
+def test_the_door_counts_the_requests_of_each_client(caplog):
+    door = Admission(ServerConfig("half", "models/half", max_concurrent_requests=3))
+    one, other = "192.0.2.7", "2001:db8::7"
+    for client in (one, one, other):
+        door.enter(client)
+    assert (door.entered_of(one), door.entered_of(other), door.entered_of("192.0.2.8")) == (2, 1, 0)
+    with caplog.at_level("DEBUG"), pytest.raises(errors.ResourceExhaustedError):
+        door.enter(one)
+    assert f"a request of {one} is refused: 3 wait or run, 2 of this client" in caplog.text
+    assert door.entered_of(one) == 2  # the refused one is not inside
+    door.leave(one)
+    assert (door.entered_of(one), door.entered_of(other)) == (1, 1)
+    door.enter(other)
+    assert (door.entered_of(one), door.entered_of(other)) == (1, 2)
 
 
 @pytest.mark.parametrize(

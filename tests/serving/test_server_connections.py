@@ -18,7 +18,7 @@ from keras_selfattn.serving.client import AsyncClient, Client
 from keras_selfattn.serving.client.transport import connection_settings
 from keras_selfattn.serving.client.transport.connection_settings import ConnectionSettings
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.rest import connection, listener
+from keras_selfattn.serving.server.rest import connection, rest_server
 from keras_selfattn.serving.server.rest.rest_server import RestServer
 from keras_selfattn.serving.server.runtime import descriptors, listening
 
@@ -34,7 +34,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(connection, "STALLED_SECONDS", 0.3)
     monkeypatch.setattr(connection, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(connection, "_YIELD_SECONDS", 0.1)
-    monkeypatch.setattr(listener, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(rest_server, "_PAUSE_SECONDS", 0.01)
 
 
 class Rest:

@@ -22,7 +22,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from keras_selfattn.serving import errors, wire
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.rest.listener import Listener
+from keras_selfattn.serving.server.rest.rest_server import Listener
 from keras_selfattn.serving.server.runtime.listening import bind
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
@@ -612,9 +612,9 @@ def _grpc_predict(server):
 @pytest.mark.parametrize(
     ("call", "first", "settings", "most"),
     [
-        (_rest_predict, "server/rest/listener.py", {}, 19),
-        (_rest_predict, "server/rest/listener.py", {"enable_batching": True}, 23),
-        (_grpc_predict, "server/api/grpc_services.py", {}, 19),
+        (_rest_predict, "server/rest/rest_server.py", {}, 20),
+        (_rest_predict, "server/rest/rest_server.py", {"enable_batching": True}, 24),
+        (_grpc_predict, "server/api/grpc_services.py", {}, 18),
     ],
     ids=["REST", "REST, batched", "gRPC"],
 )

@@ -37,7 +37,8 @@ from test_server_access import bears
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.rest.rest_server import TracedApp, http_route
+from keras_selfattn.serving.server.rest.rest_server import TracedApp
+from keras_selfattn.serving.server.rest.routes import http_route
 from keras_selfattn.serving.server.runtime import opentelemetry_sdk, tracing
 from keras_selfattn.serving.server.runtime.tracing import Tracing
 

@@ -13,6 +13,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from .errors import HttpError, head_too_large, head_too_late, not_http
 from .json_out import error_body
 
 # Time limit of a request's head, from the connection or from the first byte of a later request.
@@ -156,7 +157,7 @@ class Connection(HttpToolsProtocol):
         if self._refused or self.transport.is_closing():
             return
         if self._head_bytes + self._unfinished_bytes > HEAD_BYTES:
-            self._refuse(431, f"the request's head is larger than {HEAD_BYTES} bytes, this server's limit")
+            self._refuse(head_too_large(HEAD_BYTES))
         elif not self._is_answering and self._owes_since is None and self.timeout_keep_alive_task is None:
             # The bytes were no request: empty lines, or the rest of a request that already has its answer.
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -230,7 +231,7 @@ class Connection(HttpToolsProtocol):
             return
         owes = None if self._is_answering or self.transport.is_closing() else self._owes_since
         if owes is not None and now >= owes + HEAD_SECONDS:
-            self._refuse(408, f"the request's head has not come within {HEAD_SECONDS:g} s")
+            self._refuse(head_too_late(HEAD_SECONDS))
         elif owes is not None:
             pause = min(pause, owes + HEAD_SECONDS - now)
         self._look_later = self.loop.call_later(pause, self._look)
@@ -243,11 +244,11 @@ class Connection(HttpToolsProtocol):
             return False
         return now - since >= STALLED_SECONDS
 
-    def _refuse(self, status: int, words: str) -> None:
+    def _refuse(self, error: HttpError) -> None:
         if self._is_answering or self._owes_body or not (self._head_bytes or self._unfinished_bytes):
             self.transport.abort()  # another answer or body is unfinished, or no request has begun
         else:
-            self._answer_and_end(status, words)
+            self._answer_and_end(error)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse bytes that are no request, once the requests before them have their answers."""
@@ -259,18 +260,14 @@ class Connection(HttpToolsProtocol):
             if self._is_answering:  # the body of this request is broken: its application hears that it ends
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
-            self._answer_and_end(
-                400,
-                f"the bytes are no request of HTTP/1.1 (RFC 9112). This port speaks {self.scheme} in that "
-                "version alone, without HTTP/2's prior knowledge",
-            )
+            self._answer_and_end(not_http(str(self.scheme)))
 
-    def _answer_and_end(self, status: int, words: str) -> None:
-        body = error_body(words)
+    def _answer_and_end(self, error: HttpError) -> None:
+        body = error_body(error.details)
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(
             body
         )
-        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.write(STATUS_LINE[error.status] + head + body)
         # Later bytes are read and dropped until the next look: if they stayed unread, the client would lose
         # its answer.
         self._refused = True

@@ -9,7 +9,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf import json_format
@@ -40,6 +40,18 @@ _FEW = 32
 # Doubles hold powers of ten exactly up to this exponent.
 _EXACT = 22
 _POWERS = np.array([float(10**power) for power in range(_EXACT + 1)])
+
+
+JSON = "application/json"
+
+
+class Answer(NamedTuple):
+    """A body, its status and type, and further headers."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    headers: Mapping[str, str] = {}
 
 
 def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:

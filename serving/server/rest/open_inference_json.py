@@ -22,9 +22,8 @@ from ...wire.codec import known_shape
 from ...wire.dtypes import CodecError
 from ..api.open_inference import MOST_TENSORS, Outputs, add_array, unsendable
 from ..api.open_inference_parameters import CONTENT_TYPE, SIGNATURE_NAME, check_tensor_parameters
-from .answer import JSON, Answer
 from .json_in import document, floats, invalid, shown, text_bytes
-from .json_out import dumped, numbers
+from .json_out import JSON, Answer, dumped, numbers
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 """The header with the bytes of the JSON object, if there are others after it."""

@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from ..config import ServerConfig
-from ..page.origin_check import refusal
 from ..page.served_models import ServedModels
 from ..page.static_files import StaticFile, read_static_files
-from .answer import Answer, HttpError
-from .json_out import dumped
+from .errors import no_such_path, only_read
+from .json_out import Answer, dumped
+from .origin_check import check_origin
 
 _LIST = "/page/models"
 _CARD = re.compile(r"/page/models/(?P<name>[^/]+)/versions/(?P<version>\d{1,19})/card")
@@ -53,9 +53,7 @@ class PageRoutes:
         Raises:
             HttpError: 421 or 403, it may be.
         """
-        refused = refusal(self._config, method, headers)
-        if refused is not None:
-            raise HttpError(*refused)
+        check_origin(self._config, method, headers)
 
     def is_file(self, path: str) -> bool:
         """Return True for a file of the page, which needs no token: it holds nothing of the models."""
@@ -71,14 +69,14 @@ class PageRoutes:
         if path != "/" and not path.startswith("/page/"):
             return None
         if method != "GET":
-            raise HttpError(405, f"{path} is there to be read: GET it. Received {method}")
+            raise only_read(path, method)
         if path in self._files:
             return _file_answer(self._files[path], headers)
         if path == _LIST:
             return _json(await self._served.listed())
         if (found := _CARD.fullmatch(path)) and int(found["version"]) <= _MOST_VERSION:
             return _json(self._served.card(unquote(found["name"]), int(found["version"])))
-        raise HttpError(404, f"there is nothing at {path}; the page begins at /")
+        raise no_such_path(path, "the page begins at /")
 
 
 def _file_answer(file: StaticFile, headers: Sequence[tuple[bytes, bytes]]) -> Answer:

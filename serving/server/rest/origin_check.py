@@ -13,41 +13,36 @@ from urllib.parse import urlsplit
 
 from ..config import ServerConfig
 from ..runtime.listening import is_loopback
+from .errors import foreign_host, foreign_page
 
-_MISDIRECTED, _FORBIDDEN = 421, 403
 _OWN_SITES = (b"same-origin", b"none")
 
 
-def refusal(
-    config: ServerConfig, method: str, headers: Iterable[tuple[bytes, bytes]]
-) -> tuple[int, str] | None:
-    """Return the HTTP status and the reason why a request is refused; None if it may be answered.
+def check_origin(config: ServerConfig, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Check that a request may be answered.
 
     Args:
         config: the addresses, and whether pages of other origins may call the API.
         method: of the request.
         headers: its names, in lower case, and values.
 
+    Raises:
+        HttpError: 421 or 403, a page of another site may have sent it.
+
     Example:
         >>> config = ServerConfig("half", "models/half", rest_api_port=8501, page=True)
-        >>> refusal(config, "GET", [(b"host", b"localhost:8501")])
-        >>> refusal(config, "GET", [(b"host", b"evil.example:8501")])[0]
-        421
+        >>> check_origin(config, "GET", [(b"host", b"localhost:8501")])
+        >>> check_origin(config, "GET", [(b"host", b"evil.example:8501")])
+        Traceback (most recent call last):
+        keras_selfattn.serving.server.rest.errors.HttpError: with the page, ...
     """
     found = dict(headers)
     host = found.get(b"host", b"").decode("latin-1")
     # An address that others reach has names that this server does not know, and with TLS a certificate.
     if host and is_loopback(config.rest_host) and not config.rest_tls and not _is_local(host, config.host):
-        return _MISDIRECTED, (
-            f"with the page, a server of this machine alone answers to localhost and to IP addresses, not to "
-            f"{host[:100]}: any web site could call this machine by a name of its own"
-        )
+        raise foreign_host(host)
     if method == "POST" and not config.rest_api_enable_cors_support and not _is_own_page(found, host):
-        return _FORBIDDEN, (
-            "with the page, requests of web pages of other origins are refused; "
-            "--rest_api_enable_cors_support allows them"
-        )
-    return None
+        raise foreign_page()
 
 
 def _is_local(host: str, configured: str) -> bool:
