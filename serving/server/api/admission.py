@@ -51,6 +51,7 @@ class Admission:
         self._most_entered = config.max_concurrent_requests
         self._most_growth = config.max_request_tensor_bytes
         self._begun = self._entered = self._growth = 0
+        self._entered_of: dict[str, int] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._draining = False
@@ -89,16 +90,37 @@ class Admission:
         Raises:
             ResourceExhaustedError: the limit of waiting and running requests is reached.
         """
+        # A limit for each client would be refused here, too: `of_client` is what it would be compared with.
+        of_client = self.entered_of(client)
         if self._entered >= self._most_entered:
-            _log.debug("a request of %s is refused: %d wait or run", client, self._entered)
+            _log.debug(
+                "a request of %s is refused: %d wait or run, %d of this client",
+                *(client, self._entered, of_client),
+            )
             raise ResourceExhaustedError(
                 f"{self._most_entered} requests wait or run, which is this server's limit; try again later"
             )
         self._entered += 1
+        self._entered_of[client] = of_client + 1
 
     def leave(self, client: str) -> None:
-        """Record that a request that has entered has its answer."""
+        """Record that a request that has entered has its answer.
+
+        Args:
+            client: as in `enter`.
+        """
         self._entered -= 1
+        of_client = self._entered_of.pop(client) - 1
+        if of_client:  # those of clients that have gone would fill the memory
+            self._entered_of[client] = of_client
+
+    def entered_of(self, client: str) -> int:
+        """Return the number of a client's requests that wait or run.
+
+        Args:
+            client: as in `enter`.
+        """
+        return self._entered_of.get(client, 0)
 
     def growth(self, size: int, becomes: int) -> AbstractContextManager[None]:
         """Count the memory of a request beyond its message, until it has its answer.
