@@ -31,10 +31,9 @@ from .api.request_logs import RequestLogs
 from .api.warmup import Warmup
 from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
-from .models.config_watch import ConfigWatch
 from .models.freed_memory import LoadedObjects, limit_arenas
 from .models.loader import Loader
-from .models.model_config import configured_models, listed_models
+from .models.model_config import ConfigWatch, configured_models, listed_models
 from .models.model_registry import ModelRegistry
 from .page.served_models import ServedModels
 from .rest.app import RestApi

@@ -19,6 +19,7 @@ from keras_selfattn.cli import open_page
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ExportError
 from keras_selfattn.serving.server.models.model_config import listed_models, read_model_config
+from keras_selfattn.serving.server.models.version_policy import selected
 
 SECONDS = 600  # an export, and a server's start, on a busy machine
 
@@ -119,7 +120,7 @@ def test_of_a_base_path_the_two_newest_versions_are_served(tmp_path):
     listed.write_text(open_page._model_list(*served), encoding="utf-8")
     settings = listed_models(read_model_config(listed))["my-reviews"]
     assert str(settings.base_path) == str(tmp_path / "my reviews")
-    assert settings.candidates([1, 2, 3]) == ([3, 2, 1], 2)
+    assert selected(settings.policy, [1, 2, 3]) == ([3, 2, 1], 2)
     with open_page._served_as("s3://bucket/models/reviews") as served:
         assert served == ("reviews", "s3://bucket/models/reviews")
 

@@ -21,7 +21,8 @@ from tensorflow_serving.config import model_server_config_pb2
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, Label, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.models.model_config import ModelSettings, Policy, listed_models
+from keras_selfattn.serving.server.models.model_config import listed_models
+from keras_selfattn.serving.server.models.version_policy import Policy, selected
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 QUICK = 0.05  # seconds between looks
@@ -407,8 +408,8 @@ def test_a_file_of_models_that_does_not_parse_is_told_where(tmp_path):
 
 def test_the_latest_policy_asks_for_as_many_as_it_says():
     policy = Policy(latest=Policy.Latest(num_versions=3))
-    assert ModelSettings("m", None, policy).candidates([5, 1, 9]) == ([9, 5, 1], 3)
-    assert ModelSettings("m", None).candidates([5, 1]) == ([5, 1], 1)
+    assert selected(policy, [5, 1, 9]) == ([9, 5, 1], 3)
+    assert selected(Policy(), [5, 1]) == ([5, 1], 1)
 
 
 def test_a_file_that_somebody_has_just_emptied_changes_nothing_and_an_empty_list_unloads(

@@ -15,7 +15,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import saved_model_servable
 from keras_selfattn.serving.server.models.loader import Loader
-from keras_selfattn.serving.server.models.short_runs import ShortRuns, is_sure_to_end, kind_of_run
+from keras_selfattn.serving.server.models.saved_model_servable import ShortRuns, is_sure_to_end, kind_of_run
 
 
 @pytest.fixture

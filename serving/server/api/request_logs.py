@@ -19,8 +19,7 @@ from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..models import quantized_tensors
-from ..models.logging_config import LoggingSettings
-from ..models.model_config import ModelSettings
+from ..models.model_config import LoggingSettings, ModelSettings
 from ..models.servable import GraphCall, Servable
 from ..runtime.log_writer import Entry, LogWriter
 from ..runtime.metrics import Metrics

@@ -1,10 +1,13 @@
-"""The models to serve: a ModelServerConfig, checked and converted for the rest of the server.
+"""The models to serve: a ModelServerConfig, checked and converted for the rest of the server, and its watch.
 
-Reference: tensorflow_serving/config/{model_server_config,file_system_storage_path_source}.proto; the error
-texts are those of tensorflow_serving/model_servers/server_core.cc.
+Reference: tensorflow_serving/config/{model_server_config,file_system_storage_path_source,logging_config,
+log_collector_config}.proto; the error texts are those of tensorflow_serving/model_servers/server_core.cc.
 """
 
-from collections.abc import Iterable
+import logging
+import math
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +17,36 @@ from tensorflow_serving.config import model_server_config_pb2  # pyright: ignore
 from keras_selfattn.errors import StorageError
 from keras_selfattn.files.object_stores import uri_of
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, ServingError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from ..runtime.text_files import read_text_file
+from ..runtime.record_files import check_prefix
+from ..runtime.text_files import TextFileError, read_text_file
 from ..storage.base_paths import BasePath, check_uri
-from .logging_config import LoggingSettings, logging_settings
+from .version_policy import Policy
 
-Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy
+_log = logging.getLogger(__name__)
+
 _PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1  # the deprecated enum ModelType
 _FILE_SCHEME = "file://"
+# Of a logging_config. TensorFlow Serving's own binary has no collector, so that it refuses each type.
+_LOG_TYPES = ("", "file")
+# A path without them is another folder.
+_NO_NAMES = ("", ".", "..")
+
+
+@dataclass(frozen=True)
+class LoggingSettings:
+    """A log of requests.
+
+    Attributes:
+        prefix: the beginning of the paths of its files.
+        sampling_rate: the share of requests that are logged, from 0 to 1.
+    """
+
+    prefix: str
+    sampling_rate: float
 
 
 @dataclass(frozen=True)
@@ -44,21 +66,6 @@ class ModelSettings:
     policy: Policy = field(default_factory=Policy)
     labels: dict[str, int] = field(default_factory=dict[str, int])
     logging: LoggingSettings | None = None
-
-    def candidates(self, versions: Iterable[int]) -> tuple[list[int], int]:
-        """The versions that may be served, newest first, and the number to serve.
-
-        If a version does not load, the next older one replaces it, until this number are served.
-        """
-        newest_first = sorted(versions, reverse=True)
-        match self.policy.WhichOneof("policy_choice"):
-            case "all":
-                return newest_first, len(newest_first)
-            case "specific":
-                listed = [number for number in newest_first if number in self.policy.specific.versions]
-                return listed, len(listed)
-            case _:
-                return newest_first, self.policy.latest.num_versions or 1
 
 
 def configured_models(config: ServerConfig) -> dict[str, ModelSettings]:
@@ -113,11 +120,9 @@ def _model_settings(config: pb.ModelConfig) -> ModelSettings:
         raise InvalidArgumentError(
             f"Expected model {config.name} to have an absolute path or URI; got base_path()={base}"
         )
-    logging = (
-        logging_settings(config.name, config.logging_config) if config.HasField("logging_config") else None
-    )
+    log = _logging_settings(config.name, config.logging_config) if config.HasField("logging_config") else None
     policy, labels = config.model_version_policy, dict(config.version_labels)
-    return ModelSettings(config.name, base, policy, labels, logging)
+    return ModelSettings(config.name, base, policy, labels, log)
 
 
 def _base_path(model: str, base_path: str) -> BasePath:
@@ -147,3 +152,112 @@ def _check_platform(config: pb.ModelConfig) -> None:
     if not is_tensorflow:
         platform = config.model_platform or "other"
         raise InvalidArgumentError(f"Model {config.name} requests unsupported platform {platform}")
+
+
+def _logging_settings(model: str, config: pb.LoggingConfig) -> LoggingSettings:
+    """The log that a model's LoggingConfig asks for.
+
+    Raises:
+        InvalidArgumentError: the type or the rate is wrong, or no file can be written at the prefix.
+    """
+    collector, rate = config.log_collector_config, config.sampling_config.sampling_rate
+    at = f"logging_config of model {model}"
+    if collector.type not in _LOG_TYPES:
+        raise InvalidArgumentError(
+            f'type in the {at} must be "file", or empty for the same. Received {collector.type!r}'
+        )
+    if not math.isfinite(rate) or not 0 <= rate <= 1:
+        raise InvalidArgumentError(f"sampling_rate in the {at} must be a number from 0 to 1. Received {rate}")
+    prefix = collector.filename_prefix
+    _check_log_prefix(prefix, model, at)
+    return LoggingSettings(prefix, rate)
+
+
+def _check_log_prefix(prefix: str, model: str, at: str) -> None:
+    if not prefix.startswith("/"):
+        raise InvalidArgumentError(
+            f"filename_prefix in the {at} must be an absolute path, such as /logs/{model}; the time, the "
+            f"process and a number follow in the names of files. Received {prefix!r}"
+        )
+    if prefix.rpartition("/")[2] in _NO_NAMES:
+        raise InvalidArgumentError(
+            f"filename_prefix in the {at} must end in the beginning of a file's name, such as "
+            f"/logs/{model}. Received {prefix!r}"
+        )
+    try:
+        check_prefix(prefix)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise InvalidArgumentError(
+            f"filename_prefix in the {at} must be where this process can write. Received {prefix!r}: {error}"
+        ) from error
+
+
+class ConfigWatch:
+    """Read the file of models periodically, and serve a changed list.
+
+    A file that cannot be read, or lists models that cannot be served, is logged once and changes nothing.
+    The watch waits for models that do not load, as at the start.
+
+    Args:
+        config: the file, and the seconds between two looks.
+        reload: serves a list; returns when its models are available or have failed.
+
+    Raises:
+        TextFileError: the file is to be watched, and cannot be read.
+
+    Example:
+        watch = ConfigWatch(config, lambda listed: models.reload(listed_models(listed), timeout=None))
+        watch.start()
+        watch.stop()
+    """
+
+    def __init__(self, config: ServerConfig, reload: Callable[[pb.ModelServerConfig], None]):
+        self._path = config.model_config_file
+        self._seconds = config.model_config_file_poll_wait_seconds
+        self._reload = reload
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watch-config", daemon=True)
+        self._follows = bool(str(self._path)) and self._seconds > 0
+        # A file that is not watched may have been removed.
+        self._served = read_model_config(self._path) if self._follows else None
+        self._complaint = ""
+
+    def start(self) -> None:
+        """Begin to watch, unless the config says to read the file once; return at once."""
+        if self._follows:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching. A list that is being loaded continues to load."""
+        self._stopping.set()
+
+    def look(self) -> None:
+        """Look once, and return when the models of a changed file are available or have failed."""
+        try:
+            config = read_model_config(self._path)
+            # An empty file, such as one that is about to be written, changes nothing.
+            if config == self._served or not config.HasField("model_config_list"):
+                return
+            settings = listed_models(config)
+            _log.info("model_config_file has changed; models: %s", ", ".join(settings) or "none")
+            self._served = config
+            self._reload(config)
+        except TextFileError as error:
+            self._complain(f"it cannot be read, and all stays as it is: {error}: {error.cause}")
+        except ServingError as error:
+            self._complain(error.details)
+        else:
+            self._complaint = ""
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            try:
+                self.look()
+            except Exception:  # noqa: BLE001 - any error of the file system: the next look may succeed
+                _log.exception("looking at model_config_file failed")
+
+    def _complain(self, words: str) -> None:
+        """Log a problem, unless it is the previous one."""
+        if words != self._complaint:
+            _log.error("model_config_file: %s", words)
+        self._complaint = words

@@ -26,8 +26,8 @@ from .loaded_versions import servable_not_found
 from .loader import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
-from .served_model import ServedModel
 from .version_states import VersionState
+from .version_swap import VersionSwap
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +75,10 @@ class ModelRegistry:
         self._lock = threading.Lock()
         self._reloading = threading.Lock()
         self._changed = threading.Condition()
-        self._models: dict[str, ServedModel] = {}
+        self._models: dict[str, VersionSwap] = {}
         self._labels: dict[str, dict[str, int]] = {}
         # Models removed from the list, which may still be finishing requests; the newest last.
-        self._former: list[ServedModel] = []
+        self._former: list[VersionSwap] = []
 
     def begin(self, settings: Mapping[str, ModelSettings]) -> None:
         """Begin to load the models; return at once."""
@@ -229,7 +229,7 @@ class ModelRegistry:
                 self._changed.notify_all()
             self._on_change(settings.name, available)
 
-        model = ServedModel(settings, self._config, self._loader, self._unloader, changed)
+        model = VersionSwap(settings, self._config, self._loader, self._unloader, changed)
         self._models[settings.name] = model
         self._on_change(settings.name, False)
         model.start()

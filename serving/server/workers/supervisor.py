@@ -22,8 +22,7 @@ from typing import Any, Self
 from ...errors import DeadlineExceededError, InvalidInputError, ServerStartError, ServingError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from ..models.config_watch import ConfigWatch
-from ..models.model_config import listed_models, read_model_config
+from ..models.model_config import ConfigWatch, listed_models, read_model_config
 from ..runtime.listening import bind, check_addresses, local_rest_url, local_target, reserve, rest_port
 from .membership import AVAILABLE, METRICS, RELOAD, STATUS, Assignment
 from .merging import counts_alone, summed_metrics

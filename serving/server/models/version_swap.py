@@ -1,11 +1,12 @@
-"""The life of one model's versions: found on disk, loaded, swapped in, drained, unloaded.
+"""The swap of one model's versions: found on disk, loaded, swapped in, drained, unloaded.
 
 Each model has a thread that watches and loads, so a slow disk or a broken version delays no other model;
 requests run in other threads. A newer version is loaded while older ones answer. Older versions are unloaded
 when the newer one is available and their running requests have finished. A version that is still being copied
 is waited for. If a version fails to load, it is tried again when its files change, and a few times anyway.
+`version_policy.py` says which versions are loaded, and how many.
 
-Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc in tensorflow/serving.
+Reference: file_system_storage_path_source.cc in tensorflow/serving.
 """
 
 import logging
@@ -25,6 +26,7 @@ from .loaded_versions import LoadedVersions
 from .loader import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
+from .version_policy import is_complete, selected
 from .version_states import State, States
 
 _log = logging.getLogger(__name__)
@@ -58,8 +60,8 @@ class _Failure:
     next_try: float
 
 
-class ServedModel:
-    """Keep the selected versions of one model loaded.
+class VersionSwap:
+    """Keep the selected versions of one model loaded: swap newer ones in, and older ones out.
 
     Args:
         settings: the model.
@@ -74,7 +76,7 @@ class ServedModel:
         loaded: its versions that answer, for those who lease one.
 
     Example:
-        model = ServedModel(
+        model = VersionSwap(
             ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print
         )
         model.start()
@@ -212,7 +214,7 @@ class ServedModel:
         """Load and unload versions, so that those are served that the settings select."""
         self._listed = frozenset(versions)
         self._forget_gone({*versions})
-        candidates, wanted = settings.candidates(versions)
+        candidates, wanted = selected(settings.policy, versions)
         problems = [] if candidates else [_nothing_to_serve(settings, is_version)]
         available: list[int] = []
         for number in candidates:
@@ -223,10 +225,8 @@ class ServedModel:
                 available.append(number)
             else:
                 problems.append(problem)
-        # A half copied or broken version leaves the earlier ones in place. So does an object store's folder
-        # that has gone: it cannot be told from one without versions.
-        gone = not versions and is_stored(settings.base_path)
-        if available or not (candidates or gone):
+        may_come_back = not versions and is_stored(settings.base_path)
+        if is_complete(available, candidates, may_come_back):
             self.loaded.retire([number for number in self.versions if number not in available])
             self._forget_waiting(candidates, newest=max(available, default=0))
         self._note(problems, trusting)
