@@ -2,11 +2,11 @@
 
 import { connection } from "./api.js";
 import { catalog, changes, modelNamed, refresh, watch } from "./catalog.js";
-import { compareView } from "./compare.js";
+import { compareView } from "./compare_view.js";
 import { element, fill, foreign } from "./dom.js";
-import { stateView } from "./state.js";
-import { tokenForm } from "./token.js";
-import { tryView } from "./try.js";
+import { stateView } from "./state_view.js";
+import { tokenForm } from "./token_form.js";
+import { tryView } from "./try_view.js";
 
 const views = { try: tryView(), compare: compareView(), state: stateView() };
 const main = document.getElementById("main");

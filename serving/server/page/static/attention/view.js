@@ -11,7 +11,7 @@ import { MatrixView } from "./matrix_view.js";
 import { Readout, SENTENCES, scaled, titleOf, topRows, weight } from "./readout.js";
 import { saveHtml, savePng, saveSvg } from "./save.js";
 import { SeriesView } from "./series_view.js";
-import { Store } from "./state.js";
+import { Store } from "./store.js";
 import { TextView } from "./text_view.js";
 import { visible } from "./token_lines.js";
 import { WordsView, leftOutTitle } from "./words_view.js";
@@ -20,7 +20,7 @@ import { WordsView, leftOutTitle } from "./words_view.js";
 
 /**
  * @typedef {object} Seen what a view shows.
- * @property {import("./state.js").State} state
+ * @property {import("./store.js").State} state
  * @property {Float32Array} matrix
  * @property {number | null} token the one that is looked at.
  * @property {Float32Array} values of each position, for that token.
@@ -242,7 +242,7 @@ function tabsOf({ kind, leaveOneOut }) {
   return [first, "lines", "matrix", "heads", ...(leaveOneOut ? ["words"] : [])];
 }
 
-/** @returns {import("./state.js").State} */
+/** @returns {import("./store.js").State} */
 function firstState({ heads, layers }, tab) {
   const source = heads > 1 ? "layer" : "head";
   const places = { layer: Math.max(0, layers - 1), head: 0, token: null, hover: null, column: 0 };

@@ -4,7 +4,7 @@ import { connection } from "./api.js";
 import { cardPart, signaturesPart } from "./card.js";
 import { catalog, describe, modelNamed, versionOf } from "./catalog.js";
 import { element, field, fill, foreign } from "./dom.js";
-import { loadPart } from "./load.js";
+import { loadPart } from "./server_load.js";
 import { targetPicker } from "./targets.js";
 
 const STATES = {

@@ -6,7 +6,7 @@ import { ask, callOf, wholeCall } from "./calls.js";
 import { describe, modelNamed, versionOf } from "./catalog.js";
 import { differences } from "./differences.js";
 import { checkbox, element, fill, foreign, number, percent, shortened } from "./dom.js";
-import { modelInput } from "./inputs/of_model.js";
+import { modelInput } from "./inputs/model_input.js";
 import { full } from "./results.js";
 import { nameOf, targetsOf } from "./targets.js";
 

@@ -6,7 +6,7 @@ import { attentionPart } from "./explain.js";
 import { ask, callOf, wholeCall } from "./calls.js";
 import { describe, versionOf } from "./catalog.js";
 import { afterPause, checkbox, element, field, fill, number, percent, shortened } from "./dom.js";
-import { modelInput } from "./inputs/of_model.js";
+import { modelInput } from "./inputs/model_input.js";
 import { resultsView } from "./results.js";
 import { snippetsView } from "./snippets.js";
 import { nameOf, targetPicker } from "./targets.js";
