@@ -15,6 +15,11 @@ from film_model import CONFIG, TRAINING, make_model
 from keras_selfattn import models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, inspect_saved_model, read_card
+from keras_selfattn.export.signatures.named_outputs import Classification, Labelling, Numbers
+from keras_selfattn.models.classifier import Classifier
+from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.pretrained.text_encoder import VectorHead
+from keras_selfattn.models.raw_model import RawModel
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "model-card.schema.json").read_text(encoding="utf-8")
@@ -46,6 +51,27 @@ def image_model():
 def test_the_card_is_what_its_schema_says(version):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(read_card(version), SCHEMA)
+
+
+def _tasks_of(kind):
+    """The tasks that a class of models has in the card: its kind of rows, and those of its heads."""
+    if issubclass(kind, Classifier):
+        heads = (ClassHead, MultiLabelHead)
+    else:  # an encoder is not trained, and makes its head itself
+        heads = (VectorHead if kind is models.TextEncoder else kind.head_type(None, []),)
+    return {f"{kind.row_kind.subject}-{head.task}" for head in heads}
+
+
+def test_the_schema_knows_each_task_that_an_export_can_write():
+    public = [getattr(models, name) for name in models.__all__]
+    raw = [each for each in public if isinstance(each, type) and issubclass(each, RawModel)]
+    exported = [each for each in raw if each is not models.MaskedTokenModel]  # which export refuses
+    written = {task for kind in exported for task in _tasks_of(kind)}
+    assert {"text-multi-label", "token-labelling", "series-regression", "text-embedding"} <= written
+    plain = {
+        each.task for each in (Classification, Labelling, Numbers)
+    }  # of models that are not this library's
+    assert sorted(SCHEMA["properties"]["task"]["enum"]) == sorted(written | plain)
 
 
 @pytest.mark.process
