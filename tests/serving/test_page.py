@@ -243,3 +243,71 @@ def test_what_the_model_attends_to_is_shown_on_request(opened):
     )
     page.get_by_role("textbox", name="Text").fill("another")
     expect(shown).to_have_count(0)
+
+
+STRING, LIST, FRAMES = (
+    {"dtype": "string", "shape": [None]},
+    {"dtype": "string", "shape": [None, None]},
+    {"dtype": "float", "shape": [None, None, 2]},
+)
+
+
+WAYS = {
+    "a text": ({"serving_default": {"text": STRING}}, ["text", "json"]),
+    "tokens": ({"serving_default": {"tokens": LIST}, "encoded": {"other": STRING}}, ["tokens", "json"]),
+    "a series": ({"serving_default": {"values": FRAMES}}, ["series", "json"]),
+    "images": ({"encoded": {"encoded": STRING}, "serving_default": {"pixels": FRAMES}}, ["image", "json"]),
+    "two texts": ({"serving_default": {"text": STRING, "other": STRING}}, ["json"]),
+    "no default": ({"embed": {"text": STRING}}, ["json"]),
+}
+
+
+def test_the_kind_of_input_follows_from_the_inputs_of_the_signatures(opened):
+    page = opened.open("state", "reviews")
+    asked = {
+        case: {name: {"inputs": inputs, "outputs": {}} for name, inputs in signatures.items()}
+        for case, (signatures, _) in WAYS.items()
+    }
+    script = """async (asked) => {
+      const { waysToAsk } = await import("/page/static/inputs/kinds.js");
+      return Object.fromEntries(Object.entries(asked).map(([name, each]) => [name, waysToAsk(each)]));
+    }"""
+    found = page.evaluate(script, asked)
+    kinds = {case: [way["kind"] for way in ways] for case, ways in found.items()}
+    assert kinds == {case: kinds for case, (_, kinds) in WAYS.items()}
+    assert [way.get("features") for way in found["a series"]] == [2, None]
+    assert found["images"][0]["signature"] == "encoded"
+    assert found["no default"][0]["signature"] == "embed"
+
+
+NEW_KIND = """
+  loud: {
+    title: "Loud text",
+    fit: (signatures) => onMain(signatures, (main) => main.name === "text"),
+    make(way, onChange) {
+      const element = document.createElement("input");
+      element.setAttribute("aria-label", "Loud");
+      element.addEventListener("input", onChange);
+      const texts = () => (element.value ? [element.value + "!"] : []);
+      const read = () => ({ inputs: { [way.input]: texts() }, titles: texts(), words: texts() });
+      return { element, size: () => element.value.length, read, set() {} };
+    },
+  },
+"""
+
+
+def test_a_new_kind_of_input_is_one_entry_of_the_table(opened):
+    def with_entry(route):
+        table = route.fetch()
+        text = table.text().replace("export const KINDS = {", "export const KINDS = {" + NEW_KIND)
+        assert NEW_KIND in text
+        route.fulfill(response=table, body=text)
+
+    opened.page.route("**/inputs/kinds.js", with_entry)
+    page = opened.open("try", "reviews")
+    kinds = page.get_by_role("group", name="Kind of input").locator("visible=true").get_by_role("button")
+    expect(kinds).to_have_text(["Loud text", "Text", "JSON"])
+    page.get_by_label("Loud", exact=True).locator("visible=true").fill("a good film")
+    expect(answer(page)).to_have_text("neg")
+    assert '{"inputs": {"text": ["a good film!"]}}' in curl_shown(page)[0]
+    expect(page.get_by_role("button", name="What does it attend to?")).to_be_hidden()

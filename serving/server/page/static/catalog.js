@@ -1,7 +1,8 @@
 // The models of the server, asked for again and again while somebody looks; and what each version takes and answers.
 
 import { connection, getJson } from "./api.js";
-import { readSignatures, waysToAsk } from "./signatures.js";
+import { waysToAsk } from "./inputs/kinds.js";
+import { readSignatures } from "./signatures.js";
 
 const POLL_MILLISECONDS = 2000;
 const AVAILABLE = "AVAILABLE";

@@ -2,6 +2,7 @@
 
 import { answering, modelNamed } from "./catalog.js";
 import { element, fill } from "./dom.js";
+import { KINDS } from "./inputs/kinds.js";
 
 /** Buttons, and a part of the page that then shows what decided the answer to a row, or what it attends to. */
 export function attentionPart() {
@@ -84,40 +85,15 @@ function checkServed(model, version) {
 function canExplain({ described, way, call }) {
   const { explain } = described.signatures;
   const hasWeights = explain && ("weights" in explain.outputs || "weights_0" in explain.outputs);
-  return Boolean(hasWeights) && way.kind !== "json" && Boolean(call.asked.inputs);
+  return Boolean(hasWeights && KINDS[way.kind].explained && call.asked.inputs);
 }
 
 function canLeaveOut({ described, way }) {
-  return way.kind === "text" && Boolean(described.signatures.classify);
+  return Boolean(KINDS[way.kind].hasWords && described.signatures.classify);
 }
 
 /** Return a row as the viewer asks for it. */
 function inputOf({ last: { call, described, way }, row }) {
-  const value = call.asked.inputs[way.input][row];
-  if (way.kind === "image") return pixelsOf(value.b64, described.signatures.explain);
-  if (way.kind === "tokens") return { tokens: call.asked.tokens[row] };
-  return way.kind === "series" ? { series: value } : { text: value };
-}
-
-/** Return the pixels of an image file as it is shown, which the model reads, too: numbers from 0 to 255. */
-async function pixelsOf(encoded, { inputs }) {
-  const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
-  const bitmap = await createImageBitmap(new Blob([bytes]), { colorSpaceConversion: "none" });
-  const { width, height } = bitmap;
-  const context = new OffscreenCanvas(width, height).getContext("2d");
-  context.drawImage(bitmap, 0, 0);
-  const { data } = context.getImageData(0, 0, width, height);
-  const channels = Object.values(inputs)[0].shape?.[3] ?? 3;
-  const pixels = new Float32Array(width * height * channels);
-  for (let place = 0; place < width * height; place += 1) {
-    const colours = data.subarray(4 * place, 4 * place + 3);
-    if (channels === 1) pixels[place] = grey(colours);
-    else pixels.set(colours, channels * place);
-  }
-  return { image: { pixels, height, width, channels } };
-}
-
-/** As TensorFlow's decoders: the luma of ITU-R BT.601. */
-function grey([red, green, blue]) {
-  return Math.round(0.299 * red + 0.587 * green + 0.114 * blue);
+  const { inputs, tokens } = call.asked;
+  return KINDS[way.kind].explained(inputs[way.input][row], tokens?.[row], described.signatures);
 }

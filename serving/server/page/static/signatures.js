@@ -1,12 +1,10 @@
-// The signatures of a model, and the ways to ask it that follow from them.
+// The signatures of a model, as the server tells them.
 
 /**
  * @typedef {{dtype: string, shape: (number|null)[]|null}} Tensor null is any size, or any number of axes
  * @typedef {{method: string, inputs: Object<string, Tensor>, outputs: Object<string, Tensor>}} Signature
- * @typedef {{kind: "text"|"tokens"|"series"|"image"|"json", signature: string, input: string, features?: number}} Way
  */
 
-const DEFAULT = "serving_default";
 const INTERNAL = "__saved_model_init_op";
 
 /** Return the signatures in an answer of TensorFlow Serving's metadata call, by name. */
@@ -35,34 +33,4 @@ function tensor({ dtype, tensor_shape: shape }) {
 export function written({ dtype, shape }) {
   if (shape === null) return `${dtype}, any shape`;
   return `${dtype} [${shape.map((size) => size ?? "any").join(", ")}]`;
-}
-
-/**
- * Return the ways in which a person can ask a model, the best first; the last is JSON, which fits each.
- * @param {Object<string, Signature>} signatures
- * @returns {Way[]}
- */
-export function waysToAsk(signatures) {
-  const ways = [];
-  const file = signatures.encoded && onlyInput(signatures.encoded);
-  if (file?.name === "encoded" && fits(file, "string", 1)) {
-    ways.push({ kind: "image", signature: "encoded", input: "encoded" });
-  }
-  const main = signatures[DEFAULT] && onlyInput(signatures[DEFAULT]);
-  if (main && fits(main, "string", 1)) ways.push({ kind: "text", signature: DEFAULT, input: main.name });
-  if (main && fits(main, "string", 2)) ways.push({ kind: "tokens", signature: DEFAULT, input: main.name });
-  if (main?.name === "values" && fits(main, "float", 3) && main.shape[2]) {
-    ways.push({ kind: "series", signature: DEFAULT, input: main.name, features: main.shape[2] });
-  }
-  const first = DEFAULT in signatures ? DEFAULT : (Object.keys(signatures)[0] ?? DEFAULT);
-  return [...ways, { kind: "json", signature: first, input: "" }];
-}
-
-function onlyInput({ inputs }) {
-  const named = Object.entries(inputs);
-  return named.length === 1 ? { name: named[0][0], ...named[0][1] } : null;
-}
-
-function fits({ dtype, shape }, kind, rank) {
-  return dtype === kind && shape?.length === rank && shape.slice(0, 2).every((size) => size === null);
 }

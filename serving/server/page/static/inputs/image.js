@@ -108,3 +108,26 @@ function base64(bytes) {
   }
   return btoa(text);
 }
+
+/** Return the pixels of an image file as it is shown, which the model reads, too: numbers from 0 to 255. */
+export async function pixelsOf(encoded, { inputs }) {
+  const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
+  const bitmap = await createImageBitmap(new Blob([bytes]), { colorSpaceConversion: "none" });
+  const { width, height } = bitmap;
+  const context = new OffscreenCanvas(width, height).getContext("2d");
+  context.drawImage(bitmap, 0, 0);
+  const { data } = context.getImageData(0, 0, width, height);
+  const channels = Object.values(inputs)[0].shape?.[3] ?? 3;
+  const pixels = new Float32Array(width * height * channels);
+  for (let place = 0; place < width * height; place += 1) {
+    const colours = data.subarray(4 * place, 4 * place + 3);
+    if (channels === 1) pixels[place] = grey(colours);
+    else pixels.set(colours, channels * place);
+  }
+  return { image: { pixels, height, width, channels } };
+}
+
+/** As TensorFlow's decoders: the luma of ITU-R BT.601. */
+function grey([red, green, blue]) {
+  return Math.round(0.299 * red + 0.587 * green + 0.114 * blue);
+}

@@ -8,7 +8,7 @@ const NUMBERS = { string: "some text", bool: true };
 const VERBS = { classify: "classify", regress: "regress" };
 
 /**
- * @param {import("../signatures.js").Way} way
+ * @param {import("./kinds.js").Way} way
  * @param {() => void} onChange
  * @param {{signatures: Object<string, import("../signatures.js").Signature>, card: any}} described
  */

@@ -1,20 +1,7 @@
 // The input that fits a model, with its examples; what is written in it stays when another model takes the same.
 
 import { element, fill, shortened } from "../dom.js";
-import { imageInput } from "./image.js";
-import { jsonInput } from "./json.js";
-import { seriesInput } from "./series.js";
-import { textInput } from "./text.js";
-import { tokensInput } from "./tokens.js";
-
-const INPUTS = {
-  text: textInput,
-  tokens: tokensInput,
-  series: seriesInput,
-  image: imageInput,
-  json: jsonInput,
-};
-const NAMES = { text: "Text", tokens: "Tokens", series: "Series", image: "Image", json: "JSON" };
+import { KINDS } from "./kinds.js";
 
 /**
  * A place for the input of a model.
@@ -33,13 +20,8 @@ export function modelInput(onChange) {
 
   function choose(next) {
     way = next;
-    const key = JSON.stringify([
-      way.kind,
-      way.input,
-      way.features,
-      way.kind === "json" && described.signatures,
-    ]);
-    if (!kept.has(key)) kept.set(key, INPUTS[way.kind](way, onChange, described));
+    const key = JSON.stringify([way, KINDS[way.kind].madeFor?.(described)]);
+    if (!kept.has(key)) kept.set(key, KINDS[way.kind].make(way, onChange, described));
     input = kept.get(key);
     for (const button of kinds.children)
       button.setAttribute("aria-pressed", button.dataset.kind === way.kind);
@@ -49,7 +31,7 @@ export function modelInput(onChange) {
 
   function exampleButton({ values, isMadeUp }) {
     const [row] = Object.values(values)[0];
-    const text = way.kind === "tokens" ? row.join(" ") : row;
+    const text = KINDS[way.kind].words?.(row) ?? row;
     const shown = typeof text === "string" ? `“${shortened(text, 40)}”` : "of the model card";
     const title = `${isMadeUp ? "Made-up example" : "Example"} ${shown}`;
     return element("button", { type: "button", class: "example", onclick: () => input.set(values) }, title);
@@ -74,7 +56,7 @@ export function modelInput(onChange) {
                 onChange();
               },
             },
-            NAMES[each.kind],
+            KINDS[each.kind].title,
           ),
         ),
       );
@@ -94,6 +76,6 @@ export function modelInput(onChange) {
 
 function examplesOf(card, way) {
   const example = card?.signatures?.[way.signature]?.example;
-  if (way.kind === "json" || !example?.request || !(way.input in example.request)) return [];
+  if (!example?.request || !(way.input in example.request)) return [];
   return [{ values: example.request, isMadeUp: example.made_up }];
 }
