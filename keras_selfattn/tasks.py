@@ -84,6 +84,17 @@ OPTIONS = (
         without="upos",
     ),
     OptionSpec(
+        "--offsets",
+        "Units that offsets of spans count: characters (as in Python) or UTF-16 (as in JavaScript).",
+        choices=("characters", "utf-16"),
+        without="what the file tells",
+    ),
+    OptionSpec(
+        "--skip-unfit-texts",
+        "Leave out texts whose spans overlap, or are no whole tokens. They are an error otherwise.",
+        switch=True,
+    ),
+    OptionSpec(
         "--id",
         "Table's column that names a line's series.",
         name="row_id",
@@ -350,10 +361,10 @@ def _images(path: Path, image_size: int | None) -> LabelledRows:
     return read_images(path, image_size)
 
 
-def _tokens(path: Path, text: str | None, label: str | None, column: str | None) -> LabelledRows:
+def _tokens(path: Path, **reading: Any) -> LabelledRows:
     from keras_selfattn.data.tagged import read_tagged
 
-    return read_tagged(path, text, label, column)
+    return read_tagged(path, **reading)
 
 
 def _series(path: Path, **columns: Any) -> LabelledRows:
@@ -412,7 +423,7 @@ TASKS = (
         endings=frozenset({".conllu", ".conll"}),
         files=".conllu, .conll",
         learned="tokens with a label each",
-        reading={"text": None, "label": None, "column": None},
+        reading={"text": None, "label": None, "column": None, "offsets": None, "skip_unfit_texts": False},
         settings=frozenset({"members", "frozen_layers"}),
         read=_tokens,
         chosen=_MEMBERS,
@@ -453,8 +464,9 @@ TASKS = (
     ),
 )
 FILES_BESIDES = (
-    "With --task, tokens are read from .jsonl, .parquet, .feather and .txt files as well, texts from .txt "
-    "files in fastText's form, and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and "
+    "With --task, tokens are read from .jsonl, .parquet, .feather, .iob and .txt files as well, and from "
+    "texts with spans: doccano's and Prodigy's .jsonl, Label Studio's .json, brat's folders; texts from .txt "
+    "files in fastText's form; and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and "
     ".npz files."
 )
 """The sentence of the help about files whose ending does not tell their task."""

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.cli.shared.console import console, print_command, report_in_words
+from keras_selfattn.cli.shared.console import console, print_command, print_notes, report_in_words
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.processes import PROCESSES, check_processes, in_process_group, launch_if_asked
 from keras_selfattn.cli.shared.task_options import (
@@ -165,6 +165,7 @@ def command(
     launch_if_asked(options)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
+    print_notes(rows, validation)
     # Rows that cannot be read are refused within a second, so TensorFlow is imported after them.
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}
     import_tensorflow("sklearn.metrics", batches=True)

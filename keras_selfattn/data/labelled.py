@@ -27,6 +27,7 @@ class LabelledRows:
         kind: the kind of the rows. Readers of files give it, and a model that reads the rows gives its own;
             if left out, it is guessed until then (`rows.inferred`).
         target_kind: the same of the targets.
+        note: what a reader found in the source, in a sentence, where that is more than its rows.
 
     Example:
 
@@ -41,6 +42,7 @@ class LabelledRows:
     # Never None once made; `cast` says so to those who read them.
     kind: RowKind[Any] = field(default=cast(RowKind[Any], None), kw_only=True)
     target_kind: TargetKind = field(default=cast(TargetKind, None), kw_only=True)
+    note: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets"):

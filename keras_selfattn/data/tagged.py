@@ -1,12 +1,15 @@
-"""Rows of tokens with a label each, from CoNLL-U, columns of tokens and labels, and tables of lists."""
+"""Rows of tokens with a label each, from CoNLL-U, columns, tables of lists, and texts with spans."""
 
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from keras_selfattn.data.annotations import annotated_texts, read_annotations
+from keras_selfattn.data.formats.annotated_texts import Columns, Units
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.formats.cells import checked_items, token_texts
 from keras_selfattn.data.formats.endings import checked_ending
+from keras_selfattn.data.formats.tagged_words import are_tagged_words, word_rows
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_columns
 from keras_selfattn.data.token_columns import BLANKS, Token, column_rows, is_empty, token_lines
@@ -22,9 +25,15 @@ _FORM = 1
 
 
 def read_tagged(
-    path: str | Path, text: str | None = None, label: str | None = None, column: str | None = None
+    path: str | Path,
+    text: str | None = None,
+    label: str | None = None,
+    column: str | None = None,
+    *,
+    offsets: Units | None = None,
+    skip_unfit_texts: bool = False,
 ) -> LabelledRows:
-    """Read rows of tokens, and a label for each token, from a file in UTF-8.
+    """Read rows of tokens, and a label for each token, from a file in UTF-8 or a folder of brat.
 
     A `.conllu` file has ten columns (Universal Dependencies): ranges ("3-4"), empty nodes ("8.1") and
     comments are left out. A `.conll` or `.txt` file has the token in the first column and its label in the
@@ -32,13 +41,24 @@ def read_tagged(
     blanks. A line whose first column is "-DOCSTART-" begins a document, and one that begins with "#" and is
     no token, before or behind the tokens of a row, is a comment. In both an empty line ends a row. A
     `.jsonl`, `.ndjson`, `.parquet` or `.feather` file has a list of tokens and a list of labels in each row;
-    labels that are numbers of classes, with names in the file's schema (`datasets`), are read by name.
+    labels that are numbers of classes, with names in the file's schema (`datasets`), are read by name. An
+    `.iob` file, or a `.txt` one of that form, has a row in each line: words with their labels, `word|LABEL`.
+
+    Texts with spans of characters are read from a `.jsonl` file of doccano or Prodigy, a `.json` one of Label
+    Studio, and a folder of brat, which the content tells. Each text becomes a row: its tokens
+    (`rows.text_tokens`) and their labels, B- and I- of the spans' labels, and O. `note` says what was read.
 
     Args:
-        path: the file.
-        text: for lists, name of the column with the tokens; "tokens" if None.
-        label: for lists, name of the column with the labels; "labels" if None.
+        path: the file or folder.
+        text: for lists, name of the column with the tokens, "tokens" if None; for spans, of that with the
+            text, "text" if None.
+        label: for lists, name of the column with the labels, "labels" if None; for spans, of that with the
+            spans, the tool's if None.
         column: for CoNLL-U, the column with the labels: "upos", "xpos", "feats" or "deprel"; "upos" if None.
+        offsets: for spans, what their offsets count: "characters" (code points) or "utf-16" (its units); if
+            None, what the form or the file tells.
+        skip_unfit_texts: for spans, True to leave out texts whose spans labels of tokens cannot mark: they
+            overlap, have several parts, end inside a token, are empty, or two annotators differ.
 
     Raises:
         ConfigError: for an argument of another kind of file.
@@ -55,11 +75,20 @@ def read_tagged(
         [['Ada', 'wrote'], ['She']]
     """
     file = Path(path)
-    ending = checked_ending(file, _READERS)
-    allowed = (("text", text, _LISTS), ("label", label, _LISTS), ("column", column, _CONLLU))
+    ending = "" if file.is_dir() else checked_ending(file, _READERS)
+    columns = (*_LISTS, *_LIST_OF_TEXTS)
+    allowed = (("text", text, columns), ("label", label, columns), ("column", column, _CONLLU))
     for name, value, endings in allowed:
         if value is not None and ending not in endings:
             raise ConfigError(f"`{name}` is for files ending in {' or '.join(endings)}. The file is {file}.")
+    spans = annotated_texts(file, Columns(text, label)) if ending in _SPANS else None
+    if spans is not None:
+        return read_annotations(file, *spans, offsets, skip_unfit_texts)
+    for name, value in (("offsets", offsets), ("skip_unfit_texts", skip_unfit_texts or None)):
+        if value is not None:
+            raise ConfigError(
+                f"`{name}` is for texts with spans of characters. {file} has tokens: leave it out."
+            )
     rows = _READERS[ending](file, text or "tokens", label or "labels", column or "upos")
     if not rows.inputs:
         raise DataError(f"{file} holds no tokens.")
@@ -104,7 +133,11 @@ def _conllu_token(file: Path, line: int, content: str, column: str) -> Token | N
 
 
 def _columns(file: Path, text: str, label: str, column: str) -> LabelledRows:
-    return _rows(file, column_rows(file))
+    return _rows(file, word_rows(file) if are_tagged_words(file) else column_rows(file))
+
+
+def _words(file: Path, text: str, label: str, column: str) -> LabelledRows:
+    return _rows(file, word_rows(file))
 
 
 def _rows(file: Path, rows: list[list[Token]]) -> LabelledRows:
@@ -136,9 +169,12 @@ def _lists(file: Path, text: str, label: str, column: str) -> LabelledRows:
 
 
 _KINDS = {"kind": TOKENS, "target_kind": LABEL_PER_POSITION}
-_CONLLU, _LISTS = (".conllu",), (".jsonl", ".ndjson", *ARROW_ENDINGS)
+_CONLLU, _LISTS, _LIST_OF_TEXTS = (".conllu",), (".jsonl", ".ndjson", *ARROW_ENDINGS), (".json",)
+# Where texts with spans may be; a folder has no ending.
+_SPANS = (".jsonl", ".ndjson", *_LIST_OF_TEXTS, "")
 _READERS = {
     **dict.fromkeys(_CONLLU, _conllu),
     **dict.fromkeys((".conll", ".txt"), _columns),
-    **dict.fromkeys(_LISTS, _lists),
+    **dict.fromkeys((*_LISTS, *_LIST_OF_TEXTS), _lists),
+    ".iob": _words,
 }

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 from rich.table import Table
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.files.atomic import check_writable, is_stream
+
+if TYPE_CHECKING:
+    from keras_selfattn.data.labelled import LabelledRows
 
 # No markup: the output holds users' texts and labels, in which "[red]" is not a colour.
 console = Console(markup=False, emoji=False)
@@ -33,6 +36,13 @@ def print_command(*words: object) -> None:
     """Print a command to paste, on one line however long."""
     quoted = " ".join(shlex.quote(str(word)) for word in words)
     console.print(f"  {program()} {quoted}", soft_wrap=True, highlight=False)
+
+
+def print_notes(*rows: "LabelledRows | None") -> None:
+    """Print what readers found in the files of rows, a line for each file that has more than its rows."""
+    for each in rows:
+        if each is not None and each.note:
+            console.print(f"Read {each.note}", soft_wrap=True, highlight=False)
 
 
 def report_in_words(run: Path) -> str:

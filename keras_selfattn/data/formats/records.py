@@ -167,6 +167,35 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
+def json_list(path: str | Path) -> list[dict[str, Any]]:
+    """Return the objects of a `.json` file, which is one list of them, in UTF-8; it is read as a whole.
+
+    Raises:
+        DataError: if the file is missing, empty, not UTF-8, no JSON, or no list of objects.
+    """
+    file = Path(path)
+    with _opened(file) as opened:
+        content = opened.read()
+    try:
+        found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object)
+    except _TwiceError as error:
+        raise DataError(
+            f"{file} cannot be parsed: it has two values of {error.args[0]!r}. Keep one."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file} is not UTF-8: byte 0x{content[error.start]:02x}. Convert it first."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        hint = " Name a file with an object a line .jsonl." if content.lstrip()[:1] == b"{" else ""
+        raise DataError(f"{file} cannot be parsed: it is not JSON ({error}).{hint}") from None
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise DataError(
+            f"{file} must be a JSON list of objects. Received {content[:40].decode(errors='replace')!r}."
+        )
+    return found
+
+
 @contextmanager
 def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> Iterator[Any]:
     """Yield the content of a file, unpacked; `wrap` sees its bytes as they are."""

@@ -1,0 +1,378 @@
+"""Rows of tokens with a label each from texts with spans of characters: units, tokens, labels, counts.
+
+The spans become labels of the scheme IOB2: B- begins a span, I- continues it, O is outside.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from keras_selfattn.data.formats.annotated_texts import (
+    FORMS,
+    AnnotatedText,
+    Columns,
+    Form,
+    Span,
+    Units,
+    form_of,
+    place_in_words,
+    says,
+)
+from keras_selfattn.data.formats.brat_folders import BRAT, iter_brat
+from keras_selfattn.data.formats.endings import ending_of
+from keras_selfattn.data.formats.records import FIRST_ROWS, iter_records, json_list
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.rows.label_names import LabelReader
+from keras_selfattn.rows.span_schemes import OUTSIDE
+from keras_selfattn.rows.targets import LABEL_PER_POSITION
+from keras_selfattn.rows.text_tokens import split_text, token_places
+from keras_selfattn.rows.tokens import TOKENS
+from keras_selfattn.user_warnings import warn_user
+
+_SKIP = "Mend it in the tool, or leave such texts out with --skip-unfit-texts (`skip_unfit_texts=True`)."
+# Labels in a sentence.
+_SHOWN = 8
+
+
+def annotated_texts(file: Path, columns: Columns) -> tuple[Form, Iterator[AnnotatedText]] | None:
+    """Return the form of a file or folder and its texts; None for a file that is of no form for certain.
+
+    Args:
+        file: a `.jsonl`, `.ndjson` or `.json` file, or a folder of brat.
+        columns: the names of the text and of the spans in a record, if the user gives them.
+
+    Raises:
+        ConfigError: for `columns` of a folder.
+        DataError: if the file cannot be read, or is a `.json` file of no form.
+    """
+    if file.is_dir():
+        if any(columns):
+            raise ConfigError(f"`text` and `label` are for files. {file} is a folder: leave them out.")
+        return BRAT, iter_brat(file)
+    is_list = ending_of(file) == ".json"
+    rows: Iterator[tuple[Any, dict[str, Any]]] = iter(_of_list(file) if is_list else iter_records(file))
+    first: list[tuple[Any, dict[str, Any]]] = []
+    for row in rows:
+        first.append(row)
+        if _holds_tokens(row[1], columns) or len(first) == FIRST_ROWS:
+            break
+        form = form_of(row[1], columns)
+        if form is not None:
+            found = chain(first, rows)
+            return form, (form.read(str(file), where, record, columns) for where, record in found)
+    if is_list:
+        raise DataError(
+            f"{file} has no texts with spans in a known form: {', '.join(form.name for form in FORMS)}. Name "
+            "the text with --text (`text`), or write tokens that are split already to a .jsonl."
+        )
+    return None
+
+
+def _of_list(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the records of a list with their places: the tool's number of a task."""
+    for number, record in enumerate(json_list(file), start=1):
+        yield f"task {record['id']}" if "id" in record else f"entry {number}", record
+
+
+def _holds_tokens(record: dict[str, Any], columns: Columns) -> bool:
+    """Return True for a row of tokens that are split already: a list of texts, as `read_tagged` takes it."""
+    tokens = record.get(columns.text or "tokens")
+    return isinstance(tokens, list) and not any(isinstance(each, dict) for each in tokens)
+
+
+def read_annotations(
+    file: Path,
+    form: Form,
+    texts: Iterator[AnnotatedText],
+    offsets: Units | None = None,
+    skip_unfit_texts: bool = False,
+) -> LabelledRows:
+    """Return a row of tokens and labels for each text; `note` of the rows says what was read.
+
+    Args:
+        file: of the texts, for messages.
+        form: of the file.
+        texts: of the file.
+        offsets: the units of the spans' offsets; None if the form or the file tells.
+        skip_unfit_texts: True to leave out texts with spans that labels of tokens cannot mark.
+
+    Raises:
+        ConfigError: for other `offsets` than those of the form.
+        DataError: if the file does not tell its offsets; for a text that labels of tokens cannot mark, with
+            its place; for a label that begins with a mark of a scheme; if no span is left.
+    """
+    left = _LeftOut()
+    kept = [text for text in texts if left.keeps(text)]
+    units = _units(file, form, kept, offsets)
+    read = LabelReader()
+    rows: list[tuple[AnnotatedText, list[str], list[str]]] = []
+    kinds: Counter[str] = Counter()
+    for text in _once_each(kept):
+        found = _row(file, text, units, read)
+        if isinstance(found, str):
+            if not skip_unfit_texts:
+                raise DataError(f"{file}: {found}. {_SKIP}")
+            left.texts["unfit for labels of tokens", text.where] += 1
+            continue
+        kinds.update(found.kinds)
+        rows.append((text, found.tokens, found.labels))
+    left.warn(file)
+    if not kinds:
+        raise DataError(
+            f"{file} has no spans in {len(rows)} texts ({form.name}){left}. Mark some in the tool."
+        )
+    names = sorted(kinds)
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    counted = ", offsets in units of UTF-16" if units == "utf-16" else ""
+    sums = f"{_counted(len(rows), 'text')} with {_counted(kinds.total(), 'span')}"
+    note = f"{file} ({form.name}{counted}): {sums} of {_counted(len(names), 'label')}: {shown}{left}."
+    inputs, targets, where = (
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        [row[0].where for row in rows],
+    )
+    return LabelledRows(
+        inputs, targets, str(file), where, kind=TOKENS, target_kind=LABEL_PER_POSITION, note=note
+    )
+
+
+class _LeftOut:
+    """Counts of the texts and of the annotations that are left out, each with the place of the first."""
+
+    def __init__(self) -> None:
+        # By the reason and the place.
+        self.texts: Counter[tuple[str, Any]] = Counter()
+        self.others: Counter[str] = Counter()
+
+    def keeps(self, text: AnnotatedText) -> bool:
+        """Return True for a text to learn from; count what is not."""
+        if text.left_out:
+            self.texts[text.left_out, text.where] += 1
+            return False
+        self.others.update(text.others)
+        return True
+
+    def _sums(self) -> dict[str, tuple[int, Any]]:
+        """Return the number of texts left out for each reason, and the first one's place."""
+        found: dict[str, tuple[int, Any]] = {}
+        for (reason, where), count in self.texts.items():
+            so_far, first = found.get(reason, (0, where))
+            found[reason] = so_far + count, first
+        return found
+
+    def __str__(self) -> str:
+        """Return what is left out, as the end of a sentence; "" for nothing."""
+        texts = [f"{_counted(count, 'text')} {reason}" for reason, (count, _) in self._sums().items()]
+        others = [f"{name} ({count:,})" for name, count in self.others.items()]
+        return f"; left out: {', '.join(texts + others)}" if texts or others else ""
+
+    def warn(self, file: Path) -> None:
+        """Warn of what is left out, if anything is."""
+        texts = [
+            f"{_counted(count, 'text')} {reason} (the first: {place_in_words(first)})"
+            for reason, (count, first) in self._sums().items()
+        ]
+        others = [f"{name} ({count:,}), which are no spans" for name, count in self.others.items()]
+        if texts or others:
+            warn_user(f"{file}: left out: {'; '.join(texts + others)}.")
+
+
+def _counted(count: int, noun: str) -> str:
+    """Return a number of things in words, such as "1 text" or "1,000 texts"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _once_each(texts: Sequence[AnnotatedText]) -> Iterator[AnnotatedText]:
+    """Yield one of the annotations of each text, if all say the same; else all of them, as unfit.
+
+    Those of several annotators are in several records of some tools, under one key.
+    """
+    by_key: dict[Hashable, AnnotatedText] = {}
+    differ: dict[Hashable, AnnotatedText] = {}
+    for text in texts:
+        if text.key is not None:
+            first = by_key.setdefault(text.key, text)
+            if first.text != text.text or set(first.spans) != set(text.spans):
+                differ.setdefault(text.key, text)
+    for text in texts:
+        if text.key in differ:
+            first, other = by_key[text.key], differ[text.key]
+            place = place_in_words((other if text is first else first).where)
+            yield replace(text, unfit=f"is annotated again in {place}, with other spans: keep one")
+        elif text.key is None or by_key[text.key] is text:
+            yield text
+
+
+class _Row(NamedTuple):
+    """The tokens of a text, their labels, and the label of each span."""
+
+    tokens: list[str]
+    labels: list[str]
+    kinds: list[str]
+
+
+def _row(file: Path, text: AnnotatedText, units: Units, read: LabelReader) -> _Row | str:
+    """Return the row of a text; or why there is none, as a sentence without its end.
+
+    Raises:
+        DataError: for a label that is none.
+    """
+    place, tokens = place_in_words(text.where), _Tokens(text.text)
+    if text.unfit:
+        return f"{place} {text.unfit}"
+    found: dict[tuple[int, int, str], Span] = {}
+    for span, (begin, end) in zip(text.spans, _in_characters(text, units), strict=True):
+        covered = tokens.covered(span, begin, end)
+        if isinstance(covered, str):
+            return f"{_said(span)} in {place} {covered}"
+        where = f"{file}: the label of {_said(span)} in {place}"
+        found[*covered, _kind(where, read(where, span.label))] = span  # one that is written twice is one
+    labels, before = [OUTSIDE] * len(tokens.texts), (0, 0, "")
+    for here in sorted(found):
+        first, end, kind = here
+        if first < before[1]:
+            return (
+                f"{_said(found[here])} in {place} overlaps with {_said(found[before])}: a token has one label"
+            )
+        begin, inside = sys.intern(f"B-{kind}"), sys.intern(f"I-{kind}")
+        labels[first:end] = [begin] + [inside] * (end - first - 1)
+        before = here
+    return _Row(tokens.texts, labels, [kind for *_, kind in found])
+
+
+def _said(span: Span) -> str:
+    return f"the span {span.start}-{span.end} ({span.label!s:.40})"
+
+
+def _kind(where: str, name: str) -> str:
+    """Return the label of a span, if it is a name.
+
+    Raises:
+        DataError: for a blank one, and for one that begins with a mark, as labels of tokens do.
+    """
+    kind = name.strip()
+    if not kind or kind[:2] in ("B-", "I-"):
+        raise DataError(
+            f"{where} is {name!r}. Labels of spans are names, PER for B-PER and I-PER: the marks are made "
+            "from the spans. Rename it in the tool."
+        )
+    return kind
+
+
+class _Tokens:
+    """The tokens of a text, and the characters where they begin and end."""
+
+    def __init__(self, text: str) -> None:
+        places = token_places(text)
+        self.text = text
+        self.texts = split_text(text)
+        self.starts = [start for start, _ in places]
+        self.ends = [end for _, end in places]
+
+    def covered(self, span: Span, begin: int, end: int) -> tuple[int, int] | str:
+        """Return the first token of a span and the one behind its last; or why it has no whole tokens.
+
+        Args:
+            span: what the file says.
+            begin: its first character in the text, as a number; below 0 for none.
+            end: the character behind its last.
+        """
+        if min(begin, end) < 0 or end > len(self.text):
+            return f"has an offset that is no place in its text of {len(self.text)} characters"
+        # White space at the ends of a span is no part of a token.
+        first, behind = bisect_right(self.ends, begin), bisect_left(self.starts, end)
+        if begin >= end or first >= behind:
+            return "is empty, or white space alone"
+        if span.text is not None and not says(self.text[begin:end], span.text):
+            return f"is {self.text[begin:end]!r:.60} in its text, where the file says {span.text!r:.60}"
+        if self.starts[first] < begin:
+            return f"begins inside the token {self.texts[first]!r:.60}"
+        if self.ends[behind - 1] > end:
+            return f"ends inside the token {self.texts[behind - 1]!r:.60}"
+        return first, behind
+
+
+# Units of offsets ------------------------------------------------------------------------------------------
+
+
+def _units(file: Path, form: Form, texts: Sequence[AnnotatedText], given: Units | None) -> Units:
+    """Return the units of the offsets: those of the form or, where versions of a tool differ, of the file.
+
+    They differ behind a character beyond the basic plane, such as an emoji, which is two units of UTF-16.
+    The right ones put all spans on whole tokens.
+
+    Raises:
+        ConfigError: for other units than the form has, and unknown ones.
+        DataError: if spans fit by both, or by none, and the tool has no usual one.
+    """
+    if given not in (None, *get_args(Units)):
+        raise ConfigError(f"`offsets` must be one of {', '.join(get_args(Units))}. Received {given!r}.")
+    if form.units is not None:
+        if given not in (None, form.units):
+            raise ConfigError(
+                f"`offsets` is {given!r}, and {form.name} counts {form.units}. Leave it out for {file}."
+            )
+        return form.units
+    if given is not None:
+        return given
+    doubtful = [text for text in texts if _has_pairs(text.text) and _by_units_differ(text)]
+    if not doubtful:
+        return "characters"
+    fits: list[Units] = [units for units in get_args(Units) if all(_fits(text, units) for text in doubtful)]
+    if len(fits) == 1:
+        return fits[0]
+    if form.usual is not None:
+        return form.usual
+    raise DataError(
+        f"{file}: spans of {len(doubtful)} texts, the first in {place_in_words(doubtful[0].where)}, stand "
+        "behind characters that are two units of UTF-16, such as emoji. Counted either way, "
+        f"{'all spans are' if fits else 'not all spans are'} whole tokens, so the file does not tell its "
+        f"units. Name them: --offsets utf-16 or --offsets characters (`offsets`).{_hint(form)}"
+    )
+
+
+def _hint(form: Form) -> str:
+    if form.name != "doccano":
+        return ""
+    return (
+        " doccano from 1.6 on counts utf-16, earlier versions characters; projects that count grapheme "
+        "clusters cannot be read."
+    )
+
+
+def _has_pairs(text: str) -> bool:
+    """Return True if a character of a text is two units of UTF-16."""
+    return not text.isascii() and max(text) > "\uffff"
+
+
+def _by_units_differ(text: AnnotatedText) -> bool:
+    return _in_characters(text, "utf-16") != _in_characters(text, "characters")
+
+
+def _fits(text: AnnotatedText, units: Units) -> bool:
+    """Return True if all spans are whole tokens, and what the file says of their texts is so."""
+    tokens = _Tokens(text.text)
+    places = zip(text.spans, _in_characters(text, units), strict=True)
+    return all(not isinstance(tokens.covered(span, *place), str) for span, place in places)
+
+
+def _in_characters(text: AnnotatedText, units: Units) -> list[tuple[int, int]]:
+    """Return the offsets of a text's spans in characters; -1 for one inside a character."""
+    if units == "characters" or not _has_pairs(text.text):
+        return [(span.start, span.end) for span in text.spans]
+    places: list[int] = []
+    for place, character in enumerate(text.text):
+        places += [place, -1] if character > "\uffff" else [place]
+    behind = len(text.text)
+    places.append(behind)
+
+    def place_of(offset: int) -> int:
+        return places[offset] if 0 <= offset < len(places) else min(offset, -1) if offset < 0 else behind + 1
+
+    return [(place_of(span.start), place_of(span.end)) for span in text.spans]

@@ -1,0 +1,351 @@
+"""Texts with spans of characters, as annotation tools write them: doccano, Prodigy, Label Studio, JSON-MIN.
+
+Each tool's form is one entry of `FORMS`: how a record of it is told, and how it is read.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+from keras_selfattn.data.formats.cells import text_of
+from keras_selfattn.errors import DataError
+
+Units = Literal["characters", "utf-16"]
+Where = int | str
+
+
+class Span(NamedTuple):
+    """A span of a text from one offset to before another, its label, and its text if the file says it."""
+
+    start: int
+    end: int
+    label: Any
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class AnnotatedText:
+    """A text with its spans, as a tool wrote them.
+
+    Args:
+        where: the number of its line, or its place in words.
+        text: the text.
+        spans: of the text, in any order.
+        unfit: why labels of tokens cannot say the same, as the end of a sentence; "" if they may.
+        left_out: why it is no row to learn from, as the tool says: rejected, cancelled; "" if it is one.
+        others: counts of annotations that are no spans, such as relations, by their name.
+        key: the same for all annotations of one text, where a tool writes several; None if it does not.
+    """
+
+    where: Where
+    text: str = ""
+    spans: Sequence[Span] = ()
+    unfit: str = ""
+    left_out: str = ""
+    others: Mapping[str, int] = field(default_factory=dict)
+    key: Hashable = None
+
+
+class Columns(NamedTuple):
+    """The names that the user gives of the values with the text and with the spans; None for the tool's."""
+
+    text: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form in which a tool writes annotated texts.
+
+    Args:
+        name: of the tool.
+        units: the units of offsets; None where versions of the tool differ, and each file has to tell.
+        usual: the units where versions differ and a file does not tell; None if that is an error.
+    """
+
+    name: str
+    units: Units | None = None
+    usual: Units | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordForm(Form):
+    """A form with a record, a JSON object, for each text.
+
+    Args:
+        tells: returns True for a record that is of this form for certain.
+        read: returns the text of a record; it is given the file, for messages, and the record's place.
+    """
+
+    tells: Callable[[Mapping[str, Any], Columns], bool]
+    read: Callable[[str, Where, Mapping[str, Any], Columns], AnnotatedText]
+
+
+def place_in_words(where: Where) -> str:
+    """Return a place for a message: "line 3", or the words that it already is."""
+    return f"line {where}" if isinstance(where, int) else where
+
+
+def form_of(record: Mapping[str, Any], columns: Columns) -> RecordForm | None:
+    """Return the form that a record is of for certain; None if it is of none, or could be of several.
+
+    Example:
+
+        >>> form_of({"text": "Ada", "label": [[0, 3, "PER"]]}, Columns()).name
+        'doccano'
+    """
+    return next((form for form in FORMS if form.tells(record, columns)), None)
+
+
+def _text_of(source: str, where: Where, record: Mapping[str, Any], name: str) -> str:
+    place = place_in_words(where)
+    if name not in record:
+        known = ", ".join(map(repr, list(record)[:20]))
+        raise DataError(
+            f"{source}: {place} has no {name!r}. It has {known}. Name the text with --text (`text`)."
+        )
+    value = record[name]
+    if not isinstance(value, str):
+        raise DataError(f"{source}: the {name!r} of {place} must be a text. Received {value!r:.60}.")
+    return text_of(value, f"{source}: the {name!r} of {place}")
+
+
+def _spans_of(place: str, value: Any, names: tuple[str, str, str]) -> list[Span]:
+    """Return the spans of a list: objects with these names, or lists of a start, an end and a label.
+
+    Args:
+        place: of the list, as the beginning of a sentence.
+        value: the list; null is an empty one.
+        names: of the start, the end and the label.
+    """
+    if value is not None and not isinstance(value, list):
+        raise DataError(f"{place} must be a list of spans. Received {value!r:.60}.")
+    return [_span_of(place, each, names) for each in value or ()]
+
+
+def _span_of(place: str, value: Any, names: tuple[str, str, str]) -> Span:
+    found: list[Any] = [None] * len(names)
+    if isinstance(value, dict):
+        found = [value.get(name) for name in names]
+    elif isinstance(value, list) and len(value) == len(names):
+        found = value
+    if any(type(offset) is not int for offset in found[:2]):
+        raise DataError(
+            f"{place} must hold spans, [start, end, label] or objects with {', '.join(map(repr, names))}; "
+            f"offsets are integers. Received {value!r:.80}."
+        )
+    return Span(*found)
+
+
+def _counts(**values: Any) -> dict[str, int]:
+    """Return how many annotations there are of each name, without those that there are none of."""
+    return {name.replace("_", " "): len(value) for name, value in values.items() if value}
+
+
+# doccano ---------------------------------------------------------------------------------------------------
+
+# With relations, without; versions before 1.6.
+_DOCCANO = ("entities", "label", "labels")
+_DOCCANO_SPAN = ("start_offset", "end_offset", "label")
+
+
+def _is_doccano(record: Mapping[str, Any], columns: Columns) -> bool:
+    spans = [record.get(name) for name in ([columns.label] if columns.label else _DOCCANO)]
+    return isinstance(record.get(columns.text or "text"), str) and any(map(_are_doccano_spans, spans))
+
+
+def _are_doccano_spans(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    first = value[0]
+    if isinstance(first, dict):
+        return "start_offset" in first
+    return isinstance(first, list) and len(first) == 3 and type(first[0]) is type(first[1]) is int
+
+
+def _read_doccano(source: str, where: Where, record: Mapping[str, Any], columns: Columns) -> AnnotatedText:
+    """Return a line of doccano's export; see `backend/data_export` of its source, version 1.8."""
+    place = place_in_words(where)
+    names = [columns.label] if columns.label else [name for name in _DOCCANO if name in record]
+    if len(names) != 1 or names[0] not in record:
+        found = f"{' and '.join(map(repr, names))}, of which one is to be read" if names else "no spans"
+        raise DataError(
+            f"{source}: {place} has {found}. Name the list of spans with --label (`label`), [] for none."
+        )
+    return AnnotatedText(
+        where,
+        _text_of(source, where, record, columns.text or "text"),
+        _spans_of(f"{source}: the {names[0]!r} of {place}", record[names[0]], _DOCCANO_SPAN),
+        others=_counts(relations=record.get("relations"), labels_of_texts=record.get("cats")),
+    )
+
+
+# Prodigy ---------------------------------------------------------------------------------------------------
+
+_PRODIGY_SPAN = ("start", "end", "label")
+_ANSWERS = ("accept", "reject", "ignore")
+
+
+def _is_prodigy(record: Mapping[str, Any], columns: Columns) -> bool:
+    spans = record.get(columns.label or "spans")
+    is_spans = isinstance(spans, list) and bool(spans) and isinstance(spans[0], dict) and "start" in spans[0]
+    has_text = isinstance(record.get(columns.text or "text"), str)
+    return has_text and (is_spans or (isinstance(spans, list) and {"answer", "_input_hash"} <= record.keys()))
+
+
+def _read_prodigy(source: str, where: Where, record: Mapping[str, Any], columns: Columns) -> AnnotatedText:
+    """Return a line of `prodigy db-out`; see prodi.gy/docs/api-interfaces, `ner_manual`, `spans_manual`."""
+    place, answer = place_in_words(where), record.get("answer", "accept")
+    if answer not in _ANSWERS:
+        raise DataError(
+            f"{source}: the 'answer' of {place} must be {' or '.join(_ANSWERS)}. Received {answer!r:.60}."
+        )
+    text = _text_of(source, where, record, columns.text or "text")
+    if answer != "accept":
+        return AnnotatedText(where, text, left_out=f"with the answer {answer}")
+    name = columns.label or "spans"
+    unfit = ""
+    if record.get("_view_id") == "ner":
+        unfit = "is a yes to one span that a model proposed (`_view_id` ner): its other spans are not known"
+    return AnnotatedText(
+        where,
+        text,
+        # A text without spans may have no list of them.
+        _spans_of(f"{source}: the {name!r} of {place}", record.get(name), _PRODIGY_SPAN),
+        unfit=unfit,
+        others=_counts(relations=record.get("relations")),
+        key=record.get("_input_hash", text),
+    )
+
+
+# Label Studio ----------------------------------------------------------------------------------------------
+
+_STUDIO_SPAN = ("start", "end", "labels")
+# Names of a region's answer, which are its type; JSON-MIN has no other.
+_REGIONS = (
+    "labels",
+    "hypertextlabels",
+    "paragraphlabels",
+    "choices",
+    "taxonomy",
+    "rating",
+    "number",
+    "datetime",
+)
+# Besides the task's data, in JSON-MIN.
+_OF_MINIMAL = frozenset(
+    ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement")
+)
+
+
+def _is_studio(record: Mapping[str, Any], columns: Columns) -> bool:
+    return isinstance(record.get("data"), dict) and isinstance(_annotations(record), list)
+
+
+def _annotations(record: Mapping[str, Any]) -> Any:
+    return record.get("annotations", record.get("completions"))  # completions: before version 1.0
+
+
+def _read_studio(source: str, where: Where, record: Mapping[str, Any], columns: Columns) -> AnnotatedText:
+    """Return a task of Label Studio's JSON; see labelstud.io/guide/task_format.
+
+    Where several annotators agree, their spans are read once. Predictions and drafts are no annotations.
+    """
+    text = _studio_text(source, where, record["data"], columns)
+    if columns.label is not None:
+        raise DataError(f"{source}: `label` (--label) is for other forms than Label Studio's. Leave it out.")
+    whole = [each for each in _annotations(record) if not (each.get("was_cancelled") or each.get("skipped"))]
+    if not whole:
+        return AnnotatedText(where, text, left_out="cancelled or not annotated")
+    found = [_studio_result(source, where, each.get("result") or [], text) for each in whole]
+    if any(set(each.spans) != set(found[0].spans) for each in found[1:]):
+        unfit = f"has {len(found)} annotations that differ, of several annotators: keep one of a text"
+        return AnnotatedText(where, text, unfit=unfit)
+    return found[0]
+
+
+def _studio_text(source: str, where: Where, data: Mapping[str, Any], columns: Columns) -> str:
+    """Return the text of a task: the value with that name, "text" by default, or the only one."""
+    names = [name for name, value in data.items() if isinstance(value, str)]
+    only = names[0] if len(names) == 1 else "text"
+    return _text_of(source, where, data, columns.text or ("text" if "text" in data else only))
+
+
+def _studio_result(source: str, where: Where, result: Sequence[Any], text: str) -> AnnotatedText:
+    """Return the text of an annotation, whose regions are `result`."""
+    spans, unfit = [], ""
+    others: dict[str, int] = {}
+    marked = set()
+    for region in result:
+        value = region.get("value") or {}
+        kind = region.get("type") or next((name for name in value if name in _REGIONS), "labels")
+        if not kind.endswith("labels"):
+            name = {"relation": "relations"}.get(kind, f"{kind} annotations")
+            others[name] = others.get(name, 0) + 1
+            continue
+        marked.add(region.get("to_name"))
+        if kind != "labels" or "startOffset" in value:
+            unfit = unfit or f"has regions of the type {kind}, in HTML or a dialogue: only plain text is read"
+        elif len(value.get("labels") or ()) != 1:
+            unfit = unfit or f"has a span with {len(value.get('labels') or ())} labels"
+        else:
+            spans.append(_studio_span(f"{source}: a region of {place_in_words(where)}", value))
+    if len(marked) > 1:
+        unfit = unfit or f"marks {len(marked)} texts ({', '.join(sorted(map(str, marked)))}), not one"
+    return AnnotatedText(where, text, spans, unfit=unfit, others=others)
+
+
+def _studio_span(place: str, value: Mapping[str, Any]) -> Span:
+    span, text = _span_of(place, value, _STUDIO_SPAN), value.get("text")
+    return span._replace(label=span.label[0], text=text if isinstance(text, str) else None)
+
+
+def _is_minimal(record: Mapping[str, Any], columns: Columns) -> bool:
+    return len(_OF_MINIMAL & record.keys()) > 2 and {"annotation_id", "annotator"} <= record.keys()
+
+
+def _read_minimal(source: str, where: Where, record: Mapping[str, Any], columns: Columns) -> AnnotatedText:
+    """Return a record of Label Studio's JSON-MIN, an annotation: its spans are under their control's name."""
+    data = {name: value for name, value in record.items() if name not in _OF_MINIMAL}
+    text = _studio_text(source, where, data, columns)
+    if record["annotation_id"] is None:
+        return AnnotatedText(where, text, left_out="cancelled or not annotated")
+    regions = {name: value for name, value in data.items() if _are_regions(value)}
+    if columns.label is not None:
+        regions = {columns.label: regions.get(columns.label, [])}
+    if len(regions) > 1:
+        raise DataError(
+            f"{source}: {place_in_words(where)} has spans under {' and '.join(map(repr, regions))}. Name "
+            "those to be read with --label (`label`)."
+        )
+    result = [{"value": each} for value in regions.values() for each in value]
+    return replace(_studio_result(source, where, result, text), key=record.get("id"))
+
+
+def _are_regions(value: Any) -> bool:
+    """Return True for a list of regions, which are of a text: they have a start."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "start" in value[0]
+
+
+FORMS = (
+    # Counts characters since code points were stored (pull request 1559), and units of UTF-16 before.
+    RecordForm("Label Studio (JSON)", usual="characters", tells=_is_studio, read=_read_studio),
+    RecordForm("Label Studio (JSON-MIN)", usual="characters", tells=_is_minimal, read=_read_minimal),
+    RecordForm("Prodigy", units="characters", tells=_is_prodigy, read=_read_prodigy),
+    # Version 1.6 and later count units of UTF-16 (issue 2290), earlier ones characters (pull request 108).
+    RecordForm("doccano", tells=_is_doccano, read=_read_doccano),
+)
+"""The forms of records, in the order in which they are tried."""
+
+
+def says(text: str, span_text: str) -> bool:
+    """Return True if a part of a text is what a file says of it.
+
+    Line breaks may differ: Label Studio writes a backslash and an n for one, brat a blank.
+    """
+    return text == span_text or _without_blanks(text) == _without_blanks(span_text)
+
+
+def _without_blanks(text: str) -> str:
+    return re.sub(r"\\n|\\r|\s+", "", text)
