@@ -122,11 +122,10 @@ def read_annotations(
             continue
         kinds.update(found.kinds)
         rows.append((text, found.tokens, found.labels))
-    left.warn(file)
     if not kinds:
-        raise DataError(
-            f"{file} has no spans in {len(rows)} texts ({form.name}){left}. Mark some in the tool."
-        )
+        texts = _counted(len(rows), "text")
+        raise DataError(f"{file} has no spans in {texts} ({form.name}){left}. Mark some in the tool.")
+    left.warn(file)
     names = sorted(kinds)
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     counted = ", offsets in units of UTF-16" if units == "utf-16" else ""
