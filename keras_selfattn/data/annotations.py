@@ -19,6 +19,7 @@ from keras_selfattn.data.formats.annotated_texts import (
     Form,
     Span,
     Units,
+    Where,
     form_of,
     place_in_words,
     says,
@@ -109,65 +110,63 @@ def read_annotations(
     """
     left = _LeftOut()
     kept = [text for text in texts if left.keeps(text)]
-    units = _units(file, form, kept, offsets)
-    read = LabelReader()
-    rows: list[tuple[AnnotatedText, list[str], list[str]]] = []
-    kinds: Counter[str] = Counter()
+    units, read = _units(file, form, kept, offsets), LabelReader()
+    rows: list[_Row] = []
     for text in _once_each(kept):
         found = _row(file, text, units, read)
-        if isinstance(found, str):
-            if not skip_unfit_texts:
-                raise DataError(f"{file}: {found}. {_SKIP}")
-            left.texts["unfit for labels of tokens", text.where] += 1
-            continue
-        kinds.update(found.kinds)
-        rows.append((text, found.tokens, found.labels))
-    if not kinds:
-        texts = _counted(len(rows), "text")
-        raise DataError(f"{file} has no spans in {texts} ({form.name}){left}. Mark some in the tool.")
+        if isinstance(found, _Row):
+            rows.append(found)
+        elif skip_unfit_texts:
+            left.add("unfit for labels of tokens", text.where)
+        else:
+            raise DataError(f"{file}: {found}. {_SKIP}")
+    note = _note(file, form, units, rows, left)
     left.warn(file)
-    names = sorted(kinds)
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    inputs, targets = [row.tokens for row in rows], [row.labels for row in rows]
+    where = [row.where for row in rows]
+    kinds = {"kind": TOKENS, "target_kind": LABEL_PER_POSITION}
+    return LabelledRows(inputs, targets, str(file), where, note=note, **kinds)
+
+
+def _note(file: Path, form: Form, units: Units, rows: Sequence["_Row"], left: "_LeftOut") -> str:
+    """Return what was read, in a sentence.
+
+    Raises:
+        DataError: if there are no spans.
+    """
+    spans = [kind for row in rows for kind in row.kinds]
+    texts, names = _counted(len(rows), "text"), sorted(set(spans))
+    if not spans:
+        raise DataError(f"{file} has no spans in {texts} ({form.name}){left}. Mark some in the tool.")
     counted = ", offsets in units of UTF-16" if units == "utf-16" else ""
-    sums = f"{_counted(len(rows), 'text')} with {_counted(kinds.total(), 'span')}"
-    note = f"{file} ({form.name}{counted}): {sums} of {_counted(len(names), 'label')}: {shown}{left}."
-    inputs, targets, where = (
-        [row[1] for row in rows],
-        [row[2] for row in rows],
-        [row[0].where for row in rows],
-    )
-    return LabelledRows(
-        inputs, targets, str(file), where, kind=TOKENS, target_kind=LABEL_PER_POSITION, note=note
-    )
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    sums = f"{texts} with {_counted(len(spans), 'span')} of {_counted(len(names), 'label')}"
+    return f"{file} ({form.name}{counted}): {sums}: {shown}{left}."
 
 
 class _LeftOut:
-    """Counts of the texts and of the annotations that are left out, each with the place of the first."""
+    """Counts of the texts that are left out, with the first one's place, and of annotations that are."""
 
     def __init__(self) -> None:
-        # By the reason and the place.
-        self.texts: Counter[tuple[str, Any]] = Counter()
+        self.texts: dict[str, tuple[int, Where]] = {}
         self.others: Counter[str] = Counter()
 
     def keeps(self, text: AnnotatedText) -> bool:
-        """Return True for a text to learn from; count what is not."""
+        """Return True for a text to learn from; count one that is not, and annotations that are no spans."""
         if text.left_out:
-            self.texts[text.left_out, text.where] += 1
+            self.add(text.left_out, text.where)
             return False
         self.others.update(text.others)
         return True
 
-    def _sums(self) -> dict[str, tuple[int, Any]]:
-        """Return the number of texts left out for each reason, and the first one's place."""
-        found: dict[str, tuple[int, Any]] = {}
-        for (reason, where), count in self.texts.items():
-            so_far, first = found.get(reason, (0, where))
-            found[reason] = so_far + count, first
-        return found
+    def add(self, reason: str, where: Where) -> None:
+        """Count a text that is left out."""
+        count, first = self.texts.get(reason, (0, where))
+        self.texts[reason] = count + 1, first
 
     def __str__(self) -> str:
         """Return what is left out, as the end of a sentence; "" for nothing."""
-        texts = [f"{_counted(count, 'text')} {reason}" for reason, (count, _) in self._sums().items()]
+        texts = [f"{_counted(count, 'text')} {reason}" for reason, (count, _) in self.texts.items()]
         others = [f"{name} ({count:,})" for name, count in self.others.items()]
         return f"; left out: {', '.join(texts + others)}" if texts or others else ""
 
@@ -175,7 +174,7 @@ class _LeftOut:
         """Warn of what is left out, if anything is."""
         texts = [
             f"{_counted(count, 'text')} {reason} (the first: {place_in_words(first)})"
-            for reason, (count, first) in self._sums().items()
+            for reason, (count, first) in self.texts.items()
         ]
         others = [f"{name} ({count:,}), which are no spans" for name, count in self.others.items()]
         if texts or others:
@@ -209,10 +208,11 @@ def _once_each(texts: Sequence[AnnotatedText]) -> Iterator[AnnotatedText]:
 
 
 class _Row(NamedTuple):
-    """The tokens of a text, their labels, and the label of each span."""
+    """The tokens of a text, their labels, the text's place, and the label of each span."""
 
     tokens: list[str]
     labels: list[str]
+    where: Where
     kinds: list[str]
 
 
@@ -242,7 +242,7 @@ def _row(file: Path, text: AnnotatedText, units: Units, read: LabelReader) -> _R
         begin, inside = sys.intern(f"B-{kind}"), sys.intern(f"I-{kind}")
         labels[first:end] = [begin] + [inside] * (end - first - 1)
         before = here
-    return _Row(tokens.texts, labels, [kind for *_, kind in found])
+    return _Row(tokens.texts, labels, text.where, [kind for *_, kind in found])
 
 
 def _said(span: Span) -> str:
