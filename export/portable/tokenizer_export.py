@@ -88,7 +88,11 @@ def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]
         common = {**_common(pieces_within(settings.max_tokens), settings.pad), "padding": None}
         return {**common, **parts(settings, tokenizer.vocabulary)}
     common = _common(settings.max_tokens, settings.pad)
-    return {**common, "post_processor": _template(cls, sep), **parts(settings, tokenizer.vocabulary)}
+    return {
+        **common,
+        "post_processor": _template(cls, sep, settings),
+        **parts(settings, tokenizer.vocabulary),
+    }
 
 
 def _with_padding(tokenizer: Any) -> list[str]:
@@ -207,16 +211,19 @@ def _added(token: str, number: int, *, normalized: bool, lstrip: bool = False, r
     return {"id": number, "content": token, **flags, "special": not normalized}
 
 
-def _template(cls: tuple[str, int], sep: tuple[str, int]) -> dict[str, Any]:
-    def special(token: str) -> dict[str, Any]:
-        return {"SpecialToken": {"id": token, "type_id": 0}}
+def _template(cls: tuple[str, int], sep: tuple[str, int], settings: Any) -> dict[str, Any]:
+    def special(token: str, kind: int = 0) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token, "type_id": kind}}
 
-    text = {"Sequence": {"id": "A", "type_id": 0}}
-    second = {"Sequence": {"id": "B", "type_id": 0}}
+    def text(name: str, kind: int = 0) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": kind}}
+
+    between, second = settings.separators or 1, settings.second_type
+    before = [special(cls[0]), text("A"), *[special(sep[0])] * between]
     return {
         "type": "TemplateProcessing",
-        "single": [special(cls[0]), text, special(sep[0])],
-        "pair": [special(cls[0]), text, special(sep[0]), second, special(sep[0])],
+        "single": [special(cls[0]), text("A"), special(sep[0])],
+        "pair": [*before, text("B", second), special(sep[0], second)],
         "special_tokens": {
             token: {"id": token, "ids": [number], "tokens": [token]} for token, number in (cls, sep)
         },

@@ -30,6 +30,8 @@ class BytePairSettings:
         sep: token after each text.
         pad: token of padding.
         mask: token to guess; None if the vocabulary has none.
+        separators: times that `sep` stands between two texts; None if that is not known.
+        second_type: type of the second of two texts, and of the `sep` after it; what is before has 0.
         added_tokens: ids of tokens that are found in a text as they are, such as "<mask>". Where two begin at
             one character, the longer is taken.
         normalized_tokens: those of `added_tokens` that are found after the others, in the normalised text.
@@ -58,6 +60,8 @@ class BytePairSettings:
     sep: str = "</s>"
     pad: str = "<pad>"
     mask: str | None = "<mask>"
+    separators: int | None = 2
+    second_type: int = 0
     added_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     normalized_tokens: tuple[str, ...] = ()
     lstrip_tokens: tuple[str, ...] = ()
@@ -128,5 +132,6 @@ class BytePairSettings:
         """Return the settings of `to_dict`."""
         tuples: dict[str, Any] = {name: tuple(found.get(name, ())) for name in _FLAGS[1:]}
         merges = found.get("merges", "")
-        fields = {name: value for name, value in found.items() if name != "kind"}
+        # Files from before models read two texts do not say.
+        fields = {"separators": None, **{name: value for name, value in found.items() if name != "kind"}}
         return cls(**{**fields, **tuples, "merges": tuple(merges.split("\n")) if merges else ()})

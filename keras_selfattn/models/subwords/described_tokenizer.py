@@ -108,7 +108,7 @@ def _built(
                 "type": "ByteLevel",
                 "add_prefix_space": _flag(config, "add_prefix_space", False),
             },
-            "post_processor": {"type": "RobertaProcessing", **around},
+            "post_processor": {"type": chosen.processor, **around},
         }
     accents = config.get("strip_accents")
     return {
@@ -120,7 +120,7 @@ def _built(
             "lowercase": _flag(config, "do_lower_case", True),
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {"type": "BertProcessing", **around},
+        "post_processor": {"type": chosen.processor, **around},
     }
 
 

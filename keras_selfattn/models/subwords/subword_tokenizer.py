@@ -18,17 +18,22 @@ from keras_selfattn.models.vocabulary import as_strings, chunks
 Tensor = Any
 
 # Texts and characters tokenised at once, to bound the memory of the intermediate tensors.
-_CHUNK, _CHARACTERS = 1024, 2**20
+_CHUNK, _CHARACTERS, _PAIRS = 1024, 2**20, 256
 # Bytes of each text that are read first: so many for each token, and no fewer than the least; then, where
 # these are not enough, how many times more.
 _BYTES, _LEAST, _MORE = 16, 4096, 8
 _MANY = 2**27  # bytes; so many times more are within int32
+# Pieces of each text of a pair that are counted, by those that a pair may have, and no fewer than the least.
+# Of two texts that both have more, the longer one is not known, and the second has an odd token.
+_COUNTED, _LEAST_COUNTED = 8, 1024
 
 
 class SubwordSettings(Protocol):
     """Settings that all tokenizers have; `WordPieceSettings` explains them."""
 
     max_tokens: Any
+    separators: Any
+    second_type: Any
     unknown: Any
     cls: Any
     sep: Any
@@ -137,6 +142,57 @@ class SubwordTokenizer(abc.ABC):
         ids, rows = _first_of_rows(*self._text_pieces(texts, limit), limit)
         return self._with_special(self._written(ids), rows)
 
+    def pairs(self, first: Tensor, second: Tensor) -> Any:
+        """Return ids and types of two texts a row, string `[B]` each, as int32 ragged `[B, T, 2]`.
+
+        A row is [CLS], the first text, [SEP] (`settings.separators` times), the second text, [SEP]. The
+        second text and the [SEP] after it have the type `settings.second_type`, all before them 0. Of more
+        than `max_tokens`, the longer text is cut at its end down to the other's length, then both alike; an
+        odd token is the longer one's, or the second's.
+
+        Raises:
+            ConfigError: if the settings do not say what stands between two texts.
+        """
+        return self._pairs(first, second)[0]
+
+    def rows_of_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[np.ndarray], int]:
+        """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut."""
+        found: list[np.ndarray] = []
+        cut = 0
+        for start in range(0, len(pairs), _PAIRS):
+            chunk = zip(*pairs[start : start + _PAIRS], strict=True)
+            ids, shortened = self._pairs(*(as_strings(list(texts)) for texts in chunk))
+            found += np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
+            cut += int(tf.math.count_nonzero(shortened))
+        return found, cut
+
+    def _pairs(self, first: Tensor, second: Tensor) -> tuple[Any, Tensor]:
+        """Return the rows of `pairs`, and bool `[B]`, True for those that were cut."""
+        between = self.settings.separators
+        if between is None:
+            raise ConfigError(
+                "The tokenizer was saved before models read two texts, and does not know what stands between "
+                "them. Begin with the folder that it was made from."
+            )
+        most = max(0, self.settings.max_tokens - 2 - between)
+        read = [self._text_pieces(texts, max(_COUNTED * most, _LEAST_COUNTED)) for texts in (first, second)]
+        whole = [splits[1:] - splits[:-1] for _, splits in read]  # [B] each
+        kept = _shares(*whole, most)
+        pieces = [_first_of_rows(ids, splits, each) for (ids, splits), each in zip(read, kept, strict=True)]
+        splits = pieces[0][1] + pieces[1][1] + (2 + between) * tf.range(tf.size(whole[0]) + 1, dtype=tf.int64)
+        # The parts of each row, by where they begin: [CLS], first text, separators, second text, [SEP].
+        cls, text, last = splits[:-1], splits[:-1] + 1, splits[1:] - 1
+        separators, other = text + kept[0], text + kept[0] + between
+        places = [ranges(*part)[0] for part in ((text, separators), (separators, other), (other, last))]
+        sep = self.id_in_text(self.settings.sep)
+        values = [tf.fill(tf.shape(cls), self.id_in_text(self.settings.cls))]
+        values += [self._written(pieces[0][0]), tf.fill(tf.shape(places[1]), sep)]
+        values += [self._written(pieces[1][0]), tf.fill(tf.shape(last), sep)]
+        ids = _merged([cls, *places, last], values)
+        after = tf.range(tf.size(ids, tf.int64)) >= tf.repeat(other, splits[1:] - splits[:-1])
+        types = tf.where(after, self.settings.second_type, 0)
+        return _ragged(tf.stack([ids, types], -1), splits), whole[0] + whole[1] > most
+
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
 
@@ -184,8 +240,21 @@ class SubwordTokenizer(abc.ABC):
         return _ragged(_merged([starts, inner, ends], [cls, ids, sep]), splits)
 
 
-def _first_of_rows(ids: Tensor, rows: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Return the first ids of each row, at most so many, and where each row begins."""
+def _shares(first: Tensor, second: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return how many pieces of two texts are kept, int64 `[B]` each, so that a pair has `most` at most.
+
+    Reference: "longest_first" of Hugging Face's `tokenizers`.
+    """
+    half = most // 2
+    shorter = tf.minimum(first, second)
+    less = tf.where(first + second > most, tf.minimum(shorter, half), shorter)
+    more = tf.minimum(tf.maximum(first, second), most - less)
+    swapped = first > second
+    return tf.where(swapped, more, less), tf.where(swapped, less, more)
+
+
+def _first_of_rows(ids: Tensor, rows: Tensor, most: Any) -> tuple[Tensor, Tensor]:
+    """Return the first ids of each row, at most so many (one number, or `[B]`), and where each row begins."""
     kept, rows = ranges(rows[:-1], rows[1:], most)  # [P], [B + 1]
     return tf.gather(ids, kept), rows
 
@@ -201,7 +270,7 @@ def longer(reach: Tensor, most: int) -> Tensor:
     return tf.where(reach < _MANY, tf.maximum(reach * _MORE, least), tf.int32.max)
 
 
-def ranges(starts: Tensor, ends: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+def ranges(starts: Tensor, ends: Tensor, most: Any = None) -> tuple[Tensor, Tensor]:
     """Return the numbers from each start to its end, `most` at most, int64 `[numbers]`, and their splits."""
     limits = ends if most is None else tf.minimum(ends, starts + most)
     found = tf.raw_ops.RaggedRange(starts=starts, limits=limits, deltas=tf.constant(1, tf.int64))

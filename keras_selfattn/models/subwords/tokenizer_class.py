@@ -21,6 +21,7 @@ class TokenizerClass:
         model: kind of the vocabulary that it reads, "WordPiece" or "BPE"; "" for any, from `tokenizer.json`
             as it is.
         tokens: names of its special tokens where no file names them, by their fields.
+        processor: kind of the part that sets tokens around a text, and between two.
         mask_takes_blanks: True if a mask named by a text alone takes the white space before it.
         always: of the class of a family, True if it opens its folders whatever class they name.
     """
@@ -28,6 +29,7 @@ class TokenizerClass:
     name: str
     model: str = ""
     tokens: Mapping[str, str] = field(default_factory=dict)
+    processor: str = ""
     mask_takes_blanks: bool = False
     always: bool = False
 
@@ -47,9 +49,11 @@ _OF_ROBERTA = {
     "cls_token": "<s>",
     "mask_token": "<mask>",
 }
-BERT = TokenizerClass("BertTokenizer", "WordPiece", _OF_BERT)
-MPNET = TokenizerClass("MPNetTokenizer", "WordPiece", {**_OF_ROBERTA, "unk_token": "[UNK]"}, True)
-ROBERTA = TokenizerClass("RobertaTokenizer", "BPE", _OF_ROBERTA)
+BERT = TokenizerClass("BertTokenizer", "WordPiece", _OF_BERT, "BertProcessing")
+MPNET = TokenizerClass(
+    "MPNetTokenizer", "WordPiece", {**_OF_ROBERTA, "unk_token": "[UNK]"}, "RobertaProcessing", True
+)
+ROBERTA = TokenizerClass("RobertaTokenizer", "BPE", _OF_ROBERTA, "RobertaProcessing")
 FILE = TokenizerClass("TokenizersBackend")
 ALWAYS_FILE = TokenizerClass("TokenizersBackend", always=True)
 

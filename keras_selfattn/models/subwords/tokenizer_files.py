@@ -72,7 +72,7 @@ def model_of(path: Path, found: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def template(path: Path, part: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the names of the tokens before and after a text.
+    """Return the settings of the tokens around a text, and between two.
 
     Args:
         path: the file.
@@ -93,7 +93,26 @@ def template(path: Path, part: Mapping[str, Any], ids: Mapping[str, int]) -> dic
                 f"{path}: `post_processor` gives {token!r} the ids {numbers}, and the vocabulary the id "
                 f"{ids.get(token)}."
             )
-    return {"cls": around[0][0], "sep": around[1][0]}
+    return {"cls": around[0][0], "sep": around[1][0], **_between(part)}
+
+
+# Of processors without a written template: how often [SEP] stands between two texts, and the second's type.
+_OF_PAIRS = {"BertProcessing": (1, 1), "RobertaProcessing": (2, 0)}
+
+
+def _between(part: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the settings of two texts; a template that the settings cannot say is one that is not known."""
+    if part["type"] in _OF_PAIRS:
+        separators, second_type = _OF_PAIRS[part["type"]]
+        return {"separators": separators, "second_type": second_type}
+    (cls,), (sep,) = ([each["SpecialToken"]["id"]] for each in part["single"][::2])
+    parts = [(kind, value["id"], value["type_id"]) for each in part["pair"] for kind, value in each.items()]
+    separators, second_type = len(parts) - 4, parts[-1][2] if parts else 0
+    read = [("SpecialToken", cls, 0), ("Sequence", "A", 0), *[("SpecialToken", sep, 0)] * separators]
+    read += [("Sequence", "B", second_type), ("SpecialToken", sep, second_type)]
+    if parts != read or separators < 1:
+        return {"separators": None, "second_type": 0}
+    return {"separators": separators, "second_type": second_type}
 
 
 def special_names(tokens: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:

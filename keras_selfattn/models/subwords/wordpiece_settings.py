@@ -30,6 +30,8 @@ class WordPieceSettings:
         sep: token after each text.
         pad: token of padding.
         mask: token to guess; None if the vocabulary has none.
+        separators: times that `sep` stands between two texts; None if that is not known.
+        second_type: type of the second of two texts, and of the `sep` after it; what is before has 0.
         added_tokens: ids of tokens that are found in a text as they are, before it is normalised, such as
             "[SEP]". Where two begin at one character, the longer is taken.
         normalized_tokens: those of `added_tokens` that are found after the others, in the normalised text and
@@ -59,6 +61,8 @@ class WordPieceSettings:
     sep: str = "[SEP]"
     pad: str = "[PAD]"
     mask: str | None = "[MASK]"
+    separators: int | None = 1
+    second_type: int = 1
     added_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     normalized_tokens: Sequence[str] = ()
 
@@ -95,5 +99,6 @@ class WordPieceSettings:
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> "WordPieceSettings":
         """Return the settings of `to_dict`."""
-        fields = {name: value for name, value in found.items() if name != "kind"}
+        # Files from before models read two texts do not say.
+        fields = {"separators": None, **{name: value for name, value in found.items() if name != "kind"}}
         return cls(**{**fields, "normalized_tokens": tuple(found.get("normalized_tokens", ()))})
