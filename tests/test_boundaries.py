@@ -362,6 +362,17 @@ def test_no_two_modules_of_the_server_import_each_other():
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
+def test_the_words_of_a_status_that_only_http_has_are_in_one_file():
+    folder = ROOT / "serving" / "server"
+    made = [
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "HttpError"
+    ]
+    assert {*made} == {"rest/errors.py"}
+
+
 def test_the_name_of_the_default_signature_is_written_once():
     written = [
         path.relative_to(ROOT).as_posix()
