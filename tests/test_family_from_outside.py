@@ -85,7 +85,7 @@ def _known(monkeypatch):
 def test_a_folder_of_the_family_is_loaded_tokenized_and_answers_by_the_formulas(tmp_path):
     tensors = weights_of({**BERT, "vocab_size": len(PIECES_OF_MPNET)})
     folder = write_folder(tmp_path / "m", CONFIG, toy_weights(tensors), PIECES_OF_MPNET)
-    found = models.load(folder).predict(["a good film", "bad zebra"], verbose=0)
+    found = models.TextEncoder(start=folder).predict(["a good film", "bad zebra"], verbose=0)
     rows = [[0, 5, 6, 8, 2], [0, 7, 3, 2]]  # in the folder's ids: <s>, pieces, </s>; [UNK] is 3
     wanted = [hidden_states(BERT, tensors, row).mean(axis=0) for row in rows]
     np.testing.assert_allclose(found, wanted, atol=2e-5)
