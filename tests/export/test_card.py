@@ -15,7 +15,7 @@ from film_model import CONFIG, TRAINING, make_model
 from keras_selfattn import models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, inspect_saved_model, read_card
-from keras_selfattn.export.signatures.named_outputs import Classification, Labelling, Numbers
+from keras_selfattn.export.signatures.answers import Classification, Labelling, Numbers
 from keras_selfattn.models.classifier import Classifier
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
