@@ -101,7 +101,7 @@ def test_the_table_of_layers_names_each_of_them_and_the_tests_that_prove_it():
     text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
     layers = importlib.import_module("keras_selfattn.layers")
     assert [name for name in layers.__all__ if f"`{name}" not in text] == []
-    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text)
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", text)
     assert len(named) >= 28
     for file, test in named:
         assert f"\ndef {test}(" in (ROOT / "tests" / "layers" / file).read_text(encoding="utf-8"), (

@@ -1,0 +1,158 @@
+"""Files for ONNX Runtime and LiteRT give the model's answers to raw rows, read with the files beside them."""
+
+import json
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from keras_selfattn import models
+from keras_selfattn.export import export_portable, read_card
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from pretrained_folders import MPNET, write_folder
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
+TEXTS = ["Good film!", "a bad film, a bore", "it's", "ΣΑΣ 日本"]
+WITH_PADDING = [*TEXTS, "<pad> a good <pad> film", "<pad>"]
+TOKENS = [["A", "good", "film"], ["Bores", "1999"], ["x"]]
+
+
+def perturbed(model):
+    """The model with weights that tell rows apart, and a temperature as calibration sets it."""
+    random = np.random.default_rng(0)
+    for weight in model.core.weights:
+        values = np.asarray(weight)
+        if values.dtype.kind == "f":
+            weight.assign(values + 0.3 * random.normal(size=values.shape))
+    for layer in model.core.layers:
+        if hasattr(layer, "temperature"):
+            layer.temperature.assign(1.7)
+    return model
+
+
+def text_model(_folder):
+    config = models.TextConfig(**SMALL, wide=False, ngram_buckets=64, max_ngram=3, members=2)
+    labels = {"labels": ["+", "-", "ü"], "multi_label": True}
+    return perturbed(models.TextClassifier(config, vocabulary=["good", "bad", "film", ",", "a"], **labels))
+
+
+def token_model(_folder):
+    config = {**SMALL, "hash_buckets": 64}
+    labels = {"labels": ["B-X", "I-X", "O"], "spans": True}
+    return perturbed(models.TokenClassifier(config, vocabulary=["good", "film"], **labels))
+
+
+def series_model(_folder):
+    config = {**SMALL, "kernels": 50, "max_positions": 8}
+    return perturbed(models.SeriesClassifier(config, num_features=2, longest=20, labels=["a", "b", "c"]))
+
+
+def image_model(_folder):
+    return perturbed(models.ImageClassifier(SMALL, image_shape=(8, 9, 3), labels=["a", "b"]))
+
+
+def pretrained_model(folder):
+    """Its positions count the tokens that are not padding."""
+    return models.TextEncoder(start=write_folder(folder / "mpnet", MPNET))
+
+
+def series_rows():
+    random = np.random.default_rng(1)
+    rows = [random.normal(size=(length, 2)).astype("float32") for length in (20, 3, 11)]
+    rows[2][4, 0] = np.nan
+    return rows
+
+
+def image_rows():
+    return list(np.random.default_rng(1).uniform(0, 255, (3, 8, 9, 3)).astype("float32"))
+
+
+def padded(rows, value):
+    longest = max(map(len, rows))
+    found = np.full((len(rows), longest, *np.shape(rows[0])[1:]), value, np.asarray(rows[0]).dtype)
+    for row, given in zip(found, rows, strict=True):
+        row[: len(given)] = given
+    return found
+
+
+def ids_of(path, texts):
+    """The ids by the package, and as docs/savedmodel.md says for padding that a text has."""
+    rows = Tokenizer.from_file(str(path / "tokenizer.json")).encode_batch(texts)
+    ids, real = (
+        np.array([getattr(row, name) for row in rows], "int32") for name in ("ids", "attention_mask")
+    )
+    return np.where((ids == 0) & (real == 1), read_card(path)["vocabulary_size"], ids)
+
+
+KINDS = {
+    "texts": (text_model, TEXTS, lambda path, model: {"ids": ids_of(path, TEXTS)}),
+    "pretrained texts": (
+        pretrained_model,
+        WITH_PADDING,
+        lambda path, model: {"ids": ids_of(path, WITH_PADDING)},
+    ),
+    "tokens": (
+        token_model,
+        TOKENS,
+        lambda path, model: {"features": padded([model.tokenizer(row).numpy() for row in TOKENS], 0)},
+    ),
+    "series": (series_model, series_rows(), lambda path, model: {"values": padded(series_rows(), np.nan)}),
+    "images": (image_model, image_rows(), lambda path, model: {"image": np.stack(image_rows())}),
+}
+
+
+def answer_of_onnx(file, inputs):
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(file)
+    (name,) = (output.name for output in session.get_outputs())
+    return {name: session.run(None, inputs)[0]}
+
+
+def answer_of_litert(file, inputs):
+    import tensorflow as tf
+
+    return tf.lite.Interpreter(str(file)).get_signature_runner()(**inputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        *((kind, "onnx") for kind in KINDS),
+        *((kind, "litert") for kind in ("texts", "pretrained texts", "series")),
+    ],
+)
+def test_a_file_gives_the_model_s_answers(kind, form, tmp_path):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx")
+    make, rows, inputs_of = KINDS[kind]
+    model = make(tmp_path)
+    path = export_portable(model, tmp_path / "base", form)
+    inputs = inputs_of(path, model)
+    file = path / ("model.onnx" if form == "onnx" else "model.tflite")
+    found = (answer_of_onnx if form == "onnx" else answer_of_litert)(file, inputs)
+    (answers,) = found.values()
+    wanted = model.predict(rows, verbose=0)
+    assert set(found) == set(read_card(path)["signatures"]["serving_default"]["outputs"])
+    for answer, row in zip(answers, wanted, strict=True):
+        np.testing.assert_allclose(answer[: len(row)] if kind == "tokens" else answer, row, atol=1e-5)
+        assert not answer[len(row) :].any() or kind != "tokens", "zeros at padding"
+    assert np.ptp(np.concatenate([np.ravel(row) for row in wanted])) > 0.01, "rows are told apart"
+
+
+def test_an_onnx_file_names_its_axes_and_its_labels(tmp_path):
+    pytest.importorskip("tf2onnx")
+    onnx = pytest.importorskip("onnx")
+    values = keras.Input((None, 3), name="values")
+    x = keras.layers.GlobalAveragePooling1D()(keras.layers.Dense(4, "gelu")(values))
+    model = keras.Model(values, keras.layers.Dense(2, activation="softmax")(x))
+    path = export_portable(model, tmp_path, "onnx", labels=["rest", "walk"])
+    proto = onnx.load(path / "model.onnx")
+    axes = [size.dim_param or size.dim_value for size in proto.graph.input[0].type.tensor_type.shape.dim]
+    assert (proto.graph.input[0].name, axes) == ("values", ["batch", "length", 3])
+    properties = {each.key: each.value for each in proto.metadata_props}
+    assert json.loads(properties["labels"]) == ["rest", "walk"]

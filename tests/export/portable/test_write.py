@@ -1,0 +1,338 @@
+"""Exports for other runtimes: what is refused, the files beside the model, and that a failure leaves nothing.
+
+The conversions themselves are in `test_portable_files.py`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+from tokenizers import Tokenizer
+
+from keras_selfattn import models
+from keras_selfattn.cli.main import main
+from keras_selfattn.errors import ExportError, MissingExtraError
+from keras_selfattn.export import (
+    Training,
+    export_portable,
+    export_saved_model,
+    inspect_saved_model,
+    list_versions,
+    read_card,
+)
+from keras_selfattn.export.portable import write
+from keras_selfattn.export.portable.frozen_graphs import with_expanded_axes
+from keras_selfattn.export.portable.tokenizer_export import tokenizer_json
+from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.pretrained.word_pieces import WordPieces
+from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.byte_pairs import BytePairs
+from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
+from keras_selfattn.models.text.tokenizer import Tokenizer as Words
+from keras_selfattn.serving.server.storage.version_folders import missing_file
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from pretrained_folders import MPNET, write_folder
+
+SMALL = {"width": 8, "num_layers": 1, "num_heads": 1, "ngram_buckets": 64}
+TEXTS = [
+    "Good film, good FILM!",
+    "it's a film_noir of 1999 …",
+    "",
+    " \t\n\v\u3000 ",
+    "日本語 ไทย ひらがな",
+    "ÉTÉ Straße İstanbul ΣΑΣ",
+    "good<unk>[MASK] bad",
+    "x" * 120,
+]
+
+
+def word_piece():
+    settings = WordPieceSettings(16, added_tokens={"[MASK]": 4, "<unk>": 9}, normalized_tokens=("<unk>",))
+    return WordPiece(
+        settings, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "日", "<unk>"]
+    )
+
+
+def byte_pairs():
+    letters = map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)])
+    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *letters, "go", "goo", "Ġf", "<mask>"]
+    settings = BytePairSettings(16, merges=("g o", "go o", "Ġ f"), added_tokens={"<mask>": 263})
+    return BytePairs(settings, vocabulary)
+
+
+def text_model(**settings):
+    config = TextConfig(**{**SMALL, "wide": False, **settings})
+    return models.TextClassifier(config, vocabulary=["good", "film", "bad"], labels=["+", "-"])
+
+
+@pytest.fixture(scope="module")
+def model():
+    return text_model()
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model that is exported in a second; a text classifier takes more."""
+    return keras.Sequential([keras.Input((2,), name="x"), keras.layers.Dense(1)])
+
+
+@pytest.fixture
+def converted(monkeypatch):
+    """In place of the converter and the check, files of a few bytes."""
+
+    monkeypatch.setattr(write, "litert_file", lambda _signature: (b"graph", ["ADD"]))
+    monkeypatch.setattr(write, "try_file", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0})
+
+
+def test_a_version_is_the_file_the_card_and_what_makes_the_ids(model, tmp_path, converted, schema):
+    training = Training({"train": {"source": "a.csv", "rows": 4}}, {"split": "test"}, {}, example="good film")
+    path = export_portable(model, tmp_path, "litert", training=training)
+    files = sorted(each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file())
+    beside = ["tokenizer.json", "tokenizer_examples.json"]
+    assert files == ["assets.extra/model_card.json", "model.tflite", *beside]
+    card = read_card(path)
+    jsonschema.validate(card, schema)
+    assert (card["runtime"], card["label_rule"], card["labels"]) == ("litert", "largest", ["+", "-"])
+    signature = card["signatures"]["serving_default"]
+    assert signature["inputs"] == {"ids": {"dtype": "int32", "shape": [None, None]}}
+    assert signature["outputs"] == {"probabilities": {"dtype": "float32", "shape": [None, 2]}}
+    assert signature["example"]["request"] == {"ids": [[2, 3]]}
+
+
+def test_inspect_and_versions_read_it(small, tmp_path, converted, capsys):
+    export_portable(small, tmp_path, "litert")
+    found = inspect_saved_model(tmp_path)
+    assert (found.format, found.intact, found.path.name) == ("litert", True, "1")
+    assert str(found.signatures["serving_default"].inputs["x"]) == "float32 [?, 2]"
+    for command in ("inspect", "versions"):
+        main([command, str(tmp_path)], standalone_mode=False)
+    assert "litert" in capsys.readouterr().out
+    (tmp_path / "1" / "model.tflite").write_bytes(b"other")
+    assert inspect_saved_model(tmp_path).intact is False
+
+
+def test_versions_count_on_and_old_ones_go(small, tmp_path, converted):
+    for _ in range(3):
+        export_portable(small, tmp_path, "litert", keep=2)
+    assert list_versions(tmp_path) == [2, 3]
+    with pytest.raises(ExportError, match="has a version 3 already"):
+        export_portable(small, tmp_path, "litert", 3)
+
+
+def test_a_failure_leaves_nothing(small, tmp_path, converted, monkeypatch):
+    def fails(*_):
+        raise ExportError("no counterpart")
+
+    base = tmp_path / "base"
+    monkeypatch.setattr(write, "try_file", fails)
+    with pytest.raises(ExportError, match="no counterpart"):
+        export_portable(small, base, "litert")
+    assert list(base.iterdir()) == []
+    monkeypatch.setattr(write, "litert_file", fails)
+    with pytest.raises(ExportError, match="no counterpart"):
+        export_portable(small, tmp_path / "other", "litert")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_folder_holds_versions_of_one_format(small, tmp_path, converted):
+    export_portable(small, tmp_path, "litert")
+    with pytest.raises(ExportError, match="holds versions of the format litert.*to another folder"):
+        export_saved_model(small, tmp_path)
+    (tmp_path / "1" / "saved_model.pb").touch()  # which a server takes before model.tflite
+    with pytest.raises(ExportError, match="holds versions of the format savedmodel"):
+        export_portable(small, tmp_path, "litert")
+    assert list_versions(tmp_path) == [1]
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (lambda: text_model(), {"format": "torch"}, "`format` must be one of onnx, litert"),
+        (lambda: text_model(), {"precision": "int8-weights"}, "\"float32\" or None. Received 'int8-weights'"),
+        (lambda: text_model(), {"labels": ["a", "b"]}, "knows its labels"),
+        (lambda: wide_model(), {}, "`wide=False`.*--no-wide"),
+        (lambda: half_model(), {}, "computes in half precision.*--precision float32"),
+        (lambda: model_of_strings(), {}, "'line' takes strings"),
+        (lambda: model_of_numbers(), {"labels": ["a", "b"]}, "must return probabilities"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused_before_a_file_is_written(make, options, said, tmp_path):
+    base = tmp_path / "base"
+    with pytest.raises(ExportError, match=said):
+        export_portable(make(), base, **{"format": "litert", **options})
+    assert not base.exists()
+
+
+def wide_model():
+    config = TextConfig(**SMALL)
+    return models.TextClassifier(config, vocabulary=["good"], labels=["+", "-"], wide_features=4)
+
+
+def half_model():
+    x = keras.Input((3,), name="x")
+    return keras.Model(x, keras.layers.Dense(2, dtype="mixed_bfloat16")(x))
+
+
+def model_of_strings():
+    line = keras.Input((), dtype="string", name="line")
+    return keras.Model(line, keras.layers.Hashing(8)(line))
+
+
+def model_of_numbers():
+    x = keras.Input((3,), name="x")
+    return keras.Model(x, keras.layers.Dense(2)(x))
+
+
+def test_a_missing_converter_is_named_with_its_extra(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match=r"needs onnx,.*pip install 'keras-selfattn\[onnx\]'"):
+        export_portable(small, tmp_path / "base", "onnx")
+    assert not (tmp_path / "base").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--data", "rows.csv"], "--data compares SavedModels. Leave it out with --format litert."),
+        (["--precision", "int8-weights"], "With --format litert it can be float32 alone"),
+    ],
+)
+def test_the_command_refuses_options_of_saved_models_first(words, said, tmp_path):
+    done = CliRunner().invoke(main, ["export", "no/run", str(tmp_path), "--format", "litert", *words])
+    assert done.exit_code == 1
+    assert said in " ".join(done.output.split())
+
+
+def test_a_model_s_own_export_writes_it(model, tmp_path, converted):
+    assert (model.export(tmp_path, format="litert") / "model.tflite").is_file()
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (
+            "model.onnx",
+            "saved_model.pb: its model.onnx is for ONNX Runtime; export the model without --format",
+        ),
+        ("model.tflite", "saved_model.pb; --prefer_tflite_model takes its model.tflite"),
+    ],
+)
+def test_the_server_says_what_it_lacks(file, said, tmp_path):
+    (tmp_path / file).touch()
+    assert missing_file(tmp_path) == said
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        Words(TextConfig(**SMALL), ["good", "a", "it's", "film_noir", "日", "ไ", "été", "!", "straße"]),
+        Words(TextConfig(**SMALL, lowercase=False), ["good", "FILM", "ΣΑΣ"]),
+        Words(TextConfig(**SMALL, tokens="characters"), ["g", "o", " ", "\n", "日", "i", "̇"]),
+        word_piece(),
+        byte_pairs(),
+    ],
+    ids=["words", "words with case", "characters", "wordpiece", "byte pairs"],
+)
+def test_tokenizer_json_gives_the_package_tokenizers_the_same_ids(tokenizer):
+    read = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
+    wanted = tokenizer(tf.constant(TEXTS)).to_list()
+    read.no_padding()
+    assert [read.encode(text).ids for text in TEXTS] == wanted
+    padded = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer))).encode_batch(TEXTS)
+    assert {len(row.ids) for row in padded} == {max(map(len, wanted))}
+    assert padded[2].ids[-1] == 0
+
+
+@pytest.mark.parametrize("make", [models.TextEncoder, models.TokenClassifier])
+def test_the_examples_show_padding_that_a_text_has(tmp_path, converted, make):
+    """As docs/savedmodel.md says: the id `vocabulary_size` where the package gives 0 to a real token."""
+    model = make(start=write_folder(tmp_path / "m", MPNET))
+    if make is models.TokenClassifier:
+        model.adapt([["a", "film"]] * 2, [["A", "B"]] * 2)
+    path = export_portable(model, tmp_path / "base", "litert")
+    read = Tokenizer.from_file(str(path / "tokenizer.json"))
+    last = json.loads((path / "tokenizer_examples.json").read_text("utf-8"))[-1]
+    size = read_card(path)["vocabulary_size"]
+
+    def ids_of(text):
+        return [size if each == 0 else each for each in read.encode(text).ids]
+
+    assert size == read.get_vocab_size()
+    if make is models.TextEncoder:
+        assert last["text"] == "a <pad> film"
+        assert last["ids"] == ids_of(last["text"]) == [1, 5, size, 8, 2]
+    else:
+        assert last["tokens"] == ["a", "<pad>", "film"]
+        assert last["features"] == [ids_of(token) for token in last["tokens"]] == [[5], [size], [8]]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte pairs"])
+def test_tokenizer_json_of_a_labeller_gives_the_pieces_of_each_token(kind):
+    tokenizer = word_piece() if kind == "wordpiece" else byte_pairs()
+    pieces = WordPieces(tokenizer)
+    read = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, of_tokens=True)))
+    tokens = ["good", "films", "it's", "日本", "x" * 40, "<mask>"]
+    found = pieces(tf.constant(tokens)).numpy()
+    assert [read.encode(token).ids for token in tokens] == [row[row != 0].tolist() for row in found]
+
+
+def features_of(token, settings):
+    """The features of a token as docs/savedmodel.md says, hashed by TensorFlow's FarmHash."""
+    places = {word: place for place, word in enumerate(settings["vocabulary"], settings["first_id"])}
+    lower = token.lower()
+    whole = "".join("0" if each.isnumeric() else each for each in lower)
+    shape = "".join(
+        "X" if each.isupper() else "x" if each.isalpha() else "0" if each.isnumeric() else each
+        for each in token
+    )
+    for sign in "Xx0":
+        while 2 * sign in shape:
+            shape = shape.replace(2 * sign, sign)
+    parts = []
+    for count in range(1, 5):
+        parts += [f"prefix{count}:{whole[:count]}", f"suffix{count}:{whole[-count:]}"]
+    parts += [f"shape:{shape}", f"whole:{whole}"]
+    hashed = tf.strings.to_hash_bucket_fast(parts, settings["hash_buckets"] - 1).numpy() + 1
+    return [places.get(lower, settings["unknown_id"]), *hashed.tolist()]
+
+
+def test_token_features_json_and_the_docs_are_enough_to_make_the_features(tmp_path, converted):
+    config = {"width": 8, "num_layers": 1, "num_heads": 1, "hash_buckets": 500}
+    labels = {"labels": ["B-X", "I-X", "O"], "spans": True}
+    labeller = models.TokenClassifier(config, vocabulary=["film", "apollo-11"], **labels)
+    path = export_portable(labeller, tmp_path, "litert")
+    settings = json.loads((path / "token_features.json").read_text("utf-8"))
+    assert settings["features"][:3] == ["word", "prefix1", "suffix1"]
+    assert settings["features"][-2:] == ["shape", "whole"]
+    rows = [row["tokens"] for row in json.loads((path / "tokenizer_examples.json").read_text("utf-8"))]
+    rows.append(["Apollo-11", "FILMS", "x", "1999a"])
+    for row in rows:
+        assert [features_of(token, settings) for token in row] == labeller.tokenizer(row).numpy().tolist()
+    assert read_card(path)["label_rule"] == "valid spans"
+
+
+def test_a_slice_that_adds_an_axis_is_one_that_converters_know():
+    @tf.function(input_signature=[tf.TensorSpec([None, None])])
+    def graph(x):
+        return x[..., None], x[:, None], x[None, 1:], x[:, 0]
+
+    found = with_expanded_axes(graph.get_concrete_function().graph.as_graph_def())
+    assert sorted(node.op for node in found.node if node.op in ("ExpandDims", "StridedSlice")) == [
+        *["ExpandDims"] * 2,
+        *["StridedSlice"] * 2,
+    ]
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    names = [node.name for node in found.node if node.op in ("ExpandDims", "StridedSlice")]
+    with tf.Graph().as_default() as again, tf.compat.v1.Session(graph=again) as session:
+        tf.graph_util.import_graph_def(found, name="")
+        answers = session.run([f"{name}:0" for name in names], {"x:0": x})
+    for answer, wanted in zip(answers, (x[..., None], x[:, None], x[None, 1:], x[:, 0]), strict=True):
+        np.testing.assert_array_equal(answer, wanted)

@@ -1,0 +1,224 @@
+"""One client for many: threads, tasks, forks, event loops, ten thousand calls."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import blocking
+import numpy as np
+import pytest
+from stock_serving import StockServing
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import AsyncClient, Client
+from keras_selfattn.serving.client.transport import aio_transport
+
+X = np.float32([[1, 2]])
+
+
+@pytest.mark.slow
+def test_64_threads_share_one_client(stock_server, connect):
+    serving = StockServing()
+    client = connect(stock_server(serving), timeout=60)
+    with ThreadPoolExecutor(64) as executor:
+        answers = list(executor.map(lambda n: client.predict(np.full((1, 2), n))["y"][0, 0], range(1000)))
+    assert answers == [2 * n for n in range(1000)]
+    assert len(serving.received("GetModelMetadata")) <= 2
+
+
+@pytest.mark.slow
+def test_1000_tasks_share_one_client(stock_server):
+    serving = StockServing()
+    target = stock_server(serving)
+
+    async def ask():
+        async with AsyncClient(target, timeout=60) as client:
+            calls = (client.predict(np.full((1, 2), n)) for n in range(1000))
+            return [answer["y"][0, 0] for answer in await asyncio.gather(*calls)]
+
+    assert asyncio.run(ask()) == [2 * n for n in range(1000)]
+    assert len(serving.received("GetModelMetadata")) <= 2
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_ten_thousand_calls_leave_nothing_behind(raw_server, kind):
+    # In a process of its own, so that nothing but the client is measured; the server is in this one.
+    answer = (Path(__file__).parents[1] / "stock_messages" / "predict_response.bin").read_bytes()
+    target = raw_server(lambda data, context: answer, without="GetModelMetadata")
+    script = f"""
+import contextlib, sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import blocking, numpy as np
+from usage import usage
+with contextlib.ExitStack() as stack:
+    client = blocking.maker({kind!r}, stack)({target!r})
+    def ask(times):
+        for number in range(times):
+            client.predict({{"x": np.float32([number])}})
+    ask(1000)
+    before = usage()
+    ask(10_000)
+    print(*before, *usage())
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    before, threads, files, after, threads_after, files_after = map(int, result.stdout.split())
+    assert (threads_after, files_after) == (threads, files)
+    assert after - before < 1024  # KiB; a leak of 200 bytes a call would be twice that
+
+
+def test_a_client_works_on_in_a_forked_process(stock_server):
+    client = Client(stock_server(StockServing()))
+    assert client.predict(X)["y"].tolist() == [[2, 4]]
+    child = os.fork()
+    if child == 0:
+        good = client.predict(X, timeout=20)["y"].tolist() == [[2, 4]]
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert client.predict(X)["y"].tolist() == [[2, 4]]
+    client.close()
+
+
+def test_an_asyncio_client_in_a_forked_process_says_what_to_do(stock_server):
+    target = stock_server(StockServing())
+
+    async def ask():
+        async with AsyncClient(target, timeout=20) as client:
+            await client.predict(X)
+
+    asyncio.run(ask())
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(ask())
+        except errors.ClientClosedError as error:
+            os._exit(0 if "forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_an_asyncio_client_serves_one_event_loop_after_the_other(stock_server):
+    client = AsyncClient(stock_server(StockServing()))
+    for _ in range(2):
+        assert asyncio.run(client.predict(X))["y"].tolist() == [[2, 4]]
+    loop = blocking.Loop()
+    loop.run(client.predict(X))
+    with pytest.raises(errors.ClientClosedError, match="belongs to another event loop, which still runs"):
+        asyncio.run(client.predict(X))
+    loop.run(client.close())
+    loop.stop()
+
+
+def test_a_client_that_blocks_may_be_used_where_a_loop_runs(stock_server):
+    target = stock_server(StockServing())
+
+    async def cell():  # as in a notebook
+        with Client(target) as client:
+            return client.predict(X)["y"].tolist()
+
+    assert asyncio.run(cell()) == [[2, 4]]
+
+
+def test_tasks_that_come_first_together_make_one_channel(stock_server):
+    made = []
+    original = aio_transport._async_channel
+
+    async def ask(target):
+        async with AsyncClient(target, timeout=30) as client:
+            await asyncio.gather(*(client.predict(X) for _ in range(50)))
+
+    try:
+        aio_transport._async_channel = lambda *args: made.append(args) or original(*args)
+        asyncio.run(ask(stock_server(StockServing())))
+    finally:
+        aio_transport._async_channel = original
+    assert len(made) == 1
+
+
+def test_a_call_that_was_to_ask_for_all_and_is_cancelled_leaves_it_to_the_next(stock_server):
+    asked, release = threading.Event(), threading.Event()
+
+    def hold(rpc, request, context):
+        if rpc == "GetModelMetadata" and not asked.is_set():
+            asked.set()
+            release.wait(60)
+
+    target = stock_server(StockServing(before=hold))
+
+    async def ask():
+        async with AsyncClient(target, timeout=30) as client:
+            first = asyncio.ensure_future(client.predict(X))
+            await asyncio.to_thread(asked.wait, 20)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            return (await client.predict(X))["y"].tolist()
+
+    try:
+        assert asyncio.run(ask()) == [[2, 4]]
+    finally:
+        release.set()
+
+
+def test_a_cancelled_task_is_cancelled(raw_server):
+    arrived, release = threading.Event(), threading.Event()
+    target = raw_server(lambda data, context: (arrived.set(), release.wait(60), b"")[-1])
+
+    async def ask():
+        async with AsyncClient(target) as client:
+            task = asyncio.ensure_future(client.predict(X))
+            await asyncio.to_thread(arrived.wait, 20)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    try:
+        asyncio.run(ask())
+    finally:
+        release.set()
+
+
+def test_rows_may_be_awaited(stock_server):
+    target = stock_server(StockServing())
+
+    async def rows():
+        for number in range(5):
+            await asyncio.sleep(0)
+            yield [number, 1]
+
+    async def ask():
+        async with AsyncClient(target) as client:
+            return [answer["y"][0] async for answer in client.predict_iter(rows(), batch_size=2)]
+
+    assert asyncio.run(ask()) == [0, 2, 4, 6, 8]
+
+
+def test_a_stream_that_is_left_cancels_what_is_under_way(stock_server):
+    serving = StockServing()
+    target = stock_server(serving)
+
+    async def ask():
+        async with AsyncClient(target) as client:
+            stream = client.predict_iter(([n, n] for n in range(10**9)), batch_size=1)
+            await anext(stream)
+            await stream.aclose()
+
+    asyncio.run(ask())
+    assert len(serving.received("Predict")) <= 5
+
+
+def test_both_clients_have_the_same_methods_with_the_same_arguments_and_words():
+    import inspect
+
+    public = [name for name in vars(Client) if not name.startswith("_")]
+    assert public == [name for name in vars(AsyncClient) if not name.startswith("_")]
+    for name in public:
+        ours, theirs = getattr(Client, name), getattr(AsyncClient, name)
+        assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
+        assert ours.__doc__ == theirs.__doc__
+        assert inspect.iscoroutinefunction(theirs) == (name != "predict_iter"), name
