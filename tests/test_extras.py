@@ -6,14 +6,12 @@ import json
 import re
 import subprocess
 import sys
-import types
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from keras_selfattn import extras
-from keras_selfattn.cli import entry
 
 ROOT = Path(__file__).parents[1]
 SETUP = configparser.ConfigParser()
@@ -133,12 +131,6 @@ def test_a_module_that_no_extra_brings_is_not_told_as_one():
         assert extras.missing_extra(ModuleNotFoundError(name=name)) is None, name
 
 
-def test_a_package_of_the_command_that_is_too_old_is_not_told_as_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_selfattn.cli.main", types.ModuleType("click"))
-    with pytest.raises(ImportError, match="cannot import name 'main' from 'click'"):
-        entry.main()
-
-
 @pytest.mark.process
 def test_what_needs_no_extra_works_without_them():
     statements = [
@@ -224,17 +216,3 @@ def test_the_help_lists_commands_that_cannot_run_with_what_they_need():
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
     assert "quickstart  Not installed: pip install 'keras-selfattn[quickstart]'" in done.stdout
     assert "Ask the served MODEL" in done.stdout
-
-
-def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(monkeypatch, capsys):
-    class Interrupted:
-        @staticmethod
-        def find_spec(name, *_):
-            if name == "keras_selfattn.cli.main":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "keras_selfattn.cli.main", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
-    with pytest.raises(SystemExit, match="130"):
-        entry.main()
-    assert capsys.readouterr().err == "Interrupted.\n"

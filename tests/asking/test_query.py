@@ -1,4 +1,4 @@
-"""`keras-selfattn query`, `status` and `metadata`, against a server of stock stubs."""
+"""`keras-selfattn query` and `metadata`, against a server of stock stubs."""
 
 import contextlib
 import csv
@@ -22,12 +22,10 @@ from click.testing import CliRunner
 from serving_texts import stock_texts
 from stock_serving import StockServing, StockSignature
 
-from keras_selfattn.asking import answer_values, exit_status
-from keras_selfattn.asking.input_cells import input_value
+from keras_selfattn.asking import exit_status
 from keras_selfattn.asking.query import write_file
 from keras_selfattn.cli.main import main
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Signature, TensorSpec
 
 
 @pytest.fixture
@@ -65,22 +63,6 @@ def test_texts_are_answered_in_a_table(texts):
         ["a", "short", "70.0%"],
         ["quite long", "long", "70.0%"],
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        (" Ada  wrote\tit ", ["Ada", "wrote", "it"]),
-        ("10\u00a0000 a\u2009b\u0085 \u2028 c\vd", ["10\u00a0000", "a\u2009b\u0085", "\u2028", "c\vd"]),
-        ("two\r\nlines\n", ["two", "lines"]),
-        ("[a b\u00a0c", ["[a", "b\u00a0c"]),
-        ('["New York"]', ["New York"]),
-        ("", []),
-    ],
-)
-def test_blank_tab_and_line_end_alone_separate_tokens(text, wanted):
-    tokens = Signature({"tokens": TensorSpec("string", (None, None))}, {})
-    assert input_value(tokens, "tokens", text, "row 0") == wanted
 
 
 def test_standard_input_is_answered_line_by_line(texts):
@@ -387,45 +369,6 @@ def test_every_failure_has_an_exit_status(texts, code):
     assert "said" in done.output
 
 
-def test_exit_statuses_tell_what_to_do():
-    statuses = {
-        name: exit_status.exit_status(getattr(errors, name)(""))
-        for name in dir(errors)
-        if name.endswith("Error")
-    }
-    assert statuses == dict.fromkeys(statuses, 1) | {
-        "InvalidInputError": 2,
-        "NotFoundError": 3,
-        "FailedPreconditionError": 3,
-        "UnavailableError": 4,
-        "DeadlineExceededError": 4,
-        "ResourceExhaustedError": 4,
-        "AbortedError": 4,
-        "UnauthenticatedError": 5,
-        "PermissionDeniedError": 5,
-    }
-    assert exit_status.exit_status(ValueError()) == 1
-
-
-def test_status_lists_versions_and_waits(texts):
-    done = invoke(texts, "status")
-    assert (done.exit_code, "AVAILABLE" in done.stdout) == (0, True)
-    done = invoke(texts, "status", "--json", "--wait", "5", "--version", "3")
-    assert json.loads(done.stdout) == {"version": 3, "state": "AVAILABLE", "code": "OK", "message": ""}
-    assert invoke("127.0.0.1:1", "status", "--wait", "0.3").exit_code == 4
-
-
-def test_status_tells_when_nothing_answers(raw_server):
-    from keras_selfattn.serving.wire import messages_pb2 as pb
-
-    ended = pb.ModelVersionStatus(version=2, state=pb.ModelVersionStatus.END)
-    ended.status.error_code, ended.status.error_message = 5, "gone"
-    answer = pb.GetModelStatusResponse(model_version_status=[ended]).SerializeToString()
-    done = invoke(raw_server(lambda data, context: answer), "status")
-    assert done.exit_code == 4
-    assert "NOT_FOUND: gone" in done.stdout
-
-
 def test_metadata_shows_the_signatures(numbers):
     done = invoke(numbers, "metadata")
     assert done.exit_code == 0
@@ -434,25 +377,6 @@ def test_metadata_shows_the_signatures(numbers):
     assert (found["model"], found["version"]) == ("m", 1)
     assert found["signatures"]["serving_default"]["inputs"]["x"] == {"dtype": "float32", "shape": [None, 2]}
     assert found["signatures"]["serving_default"]["defaults"] == ["scale"]
-
-
-@pytest.mark.parametrize(
-    ("value", "plain"),
-    [
-        (b"\xff", {"b64": "/w=="}),
-        (np.float32(0.1), 0.1),
-        (np.float64(0.1), 0.1),
-        (np.float16([0.1, 2]), [0.1, 2.0]),
-        (np.int8([[1], [2]]), [[1], [2]]),
-        (np.array(["a", b"\xff"], object), ["a", {"b64": "/w=="}]),
-        (np.complex64([1 + 2j]), [[1.0, 2.0]]),
-        (np.bool_(True), True),
-        ("text", "text"),
-    ],
-)
-def test_every_value_has_a_plain_form(value, plain):
-    assert answer_values.plain(value) == plain
-    json.dumps(answer_values.plain(value))
 
 
 def test_ctrl_c_ends_a_query_and_leaves_no_half_file(texts, tmp_path):

@@ -22,7 +22,6 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.cli.serve import first_question
 from keras_selfattn.cli.shared import backend
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
 
@@ -150,31 +149,6 @@ def test_the_card_of_a_run_tells_its_data_and_figures(exported):
     assert card["metrics"]["split"] == "validation"
     assert card["metrics"]["rows"] == 12
     assert card["training"]["settings"]["epochs"] == 8
-
-
-@pytest.mark.process
-def test_quickstart_works_again_asks_sentences_too_and_leaves_its_figures(tmp_path):
-    models, runs = tmp_path / "out" / "models" / "languages-el-ka-th", tmp_path / "out" / "runs"
-    for before in (models / "1", runs / "1"):
-        before.mkdir(parents=True)
-    (tmp_path / "out" / "metrics.json").write_text("{}")
-    done = run("quickstart", "--languages", "el,ka,th", "--epochs", 1, "--output", "out", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "answer 3" in done.stdout
-    for language in ("el", "th"):
-        assert SENTENCES[language].split()[-1] in done.stdout
-    assert "held-out names are given to the right language" in done.stdout
-    assert (models / "2" / "saved_model.pb").exists()
-    assert (runs / "2" / "model.keras").exists()
-    assert (runs / "2" / "held-out.csv").exists()
-    figures = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert figures["accuracy"] > 0.9
-    assert figures["split"] == "test"
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "metrics.json",
-        "models",
-        "runs",
-    }
 
 
 @pytest.mark.process

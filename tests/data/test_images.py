@@ -6,7 +6,6 @@ from PIL import Image
 
 from keras_selfattn.data import read_images, split_rows
 from keras_selfattn.errors import DataError
-from keras_selfattn.runs.run_folder import rows_for_run
 
 RED = np.zeros((5, 7, 3), "uint8") + np.array([255, 0, 0], "uint8")
 GREY = np.arange(35, dtype="uint8").reshape(5, 7)
@@ -157,14 +156,3 @@ def test_equal_images_fall_on_one_side_of_a_split(tmp_path):
     kept, held = split_rows(rows, 0.2, seed=0)
     assert len(held) == 12
     assert not {int(image[0, 0]) for image in kept.inputs} & {int(image[0, 0]) for image in held.inputs}
-
-
-def test_an_npz_has_its_own_size_whatever_the_folder_of_training_was_resized_to(tmp_path):
-    np.savez(tmp_path / "test.npz", x=np.zeros((2, 8, 8), "uint8"), y=np.array([3, 5]))
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "model.keras").touch()
-    (run / "config.json").write_text('{"kind": "ImageClassifier", "reading": {"image_size": 64}}')
-    assert rows_for_run(run, tmp_path / "test.npz", {}).targets == ["3", "5"]
-    with pytest.raises(DataError, match="`image_size` is for folders"):
-        rows_for_run(run, tmp_path / "test.npz", {"image_size": 9})

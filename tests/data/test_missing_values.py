@@ -1,4 +1,4 @@
-"""Null, absent and NaN mean the same in every file and command; JSON that is written is valid."""
+"""Null, absent and NaN mean the same in every file; JSON that is written is valid."""
 
 import csv
 import json
@@ -11,22 +11,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from keras_selfattn.asking.input_cells import input_value
 from keras_selfattn.asking.query import write
-from keras_selfattn.batch.row_files import Window, open_rows
-from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.cli.evaluate import write_mistakes
 from keras_selfattn.data.series import read_long_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import DataError
-from keras_selfattn.files import valid_json
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.rows.label_names import as_name_lists, as_names
 from keras_selfattn.rows.texts import TextRows
 from keras_selfattn.rows.tokens import TokenRows
 from keras_selfattn.runs.run_folder import read_config, read_metrics, write_run
-from keras_selfattn.serving.client import Signature, TensorSpec
 
 TEXTS = ["good", None, math.nan, ""]
 READ = ["good", "", "", ""]
@@ -133,38 +128,6 @@ def test_bytes_of_parquet_are_texts_in_utf_8(tmp_path):
         read_table(tmp_path / "t.parquet")
 
 
-TEXT = Signature({"text": TensorSpec("string", (None,))}, {})
-TOKENS = Signature({"tokens": TensorSpec("string", (None, None))}, {})
-FILE = Signature({"encoded": TensorSpec("string", (None,))}, {})
-
-
-def test_a_request_holds_what_a_training_would_read():
-    given = [*TEXTS, pd.NA, pd.NaT, 7, True, "\ud800", b"\xc3\xa9", np.float32("nan")]
-    wanted = [*READ, "", "", "7", "True", "?", "é", ""]
-    assert [input_value(TEXT, "text", each, "row 1") for each in given] == wanted
-    assert input_value(TOKENS, "tokens", ["a", 7, b"b"], "row 1") == ["a", "7", "b"]
-
-
-@pytest.mark.parametrize(
-    ("signature", "value"),
-    [
-        (TEXT, ["a"]),
-        (TEXT, {"a": 1}),
-        (TEXT, math.inf),
-        (TOKENS, None),
-        (TOKENS, math.nan),
-        (TOKENS, ["a", None]),
-        (TOKENS, ["a", math.nan]),
-        (TOKENS, [["a"]]),
-        (FILE, None),
-        (FILE, math.nan),
-    ],
-)
-def test_what_is_no_text_or_token_is_refused_by_its_row(signature, value):
-    with pytest.raises(DataError, match="row 1"):
-        input_value(signature, next(iter(signature.inputs)), value, "row 1")
-
-
 @pytest.mark.parametrize("missing", [None, math.nan, pd.NA])
 def test_columns_in_memory_name_the_row_that_misses_a_value(missing):
     for texts in (["a", missing], pd.Series(["a", missing], dtype=object), np.array(["a", missing], object)):
@@ -188,39 +151,6 @@ def valid(content):
         raise AssertionError(f"{word} is no JSON")
 
     return [json.loads(line, parse_constant=refused) for line in content.splitlines()]
-
-
-ANSWERS = {"score": [np.float32("nan"), np.float32(0.5)], "values": [np.array([1, np.inf]), np.zeros(1)]}
-RECORDS = [{"id": math.nan, "n": [math.nan]}, {"id": None, "n": math.inf}]
-
-
-def encoded(path):
-    window = Window([1, 2], RECORDS, [0], 0)
-    return writer_for(path, ["id", "n"], list(ANSWERS)).encoded(window, [0, 1], ANSWERS)[0]
-
-
-def test_rows_of_predict_are_valid_json_lines(tmp_path):
-    assert valid(encoded(tmp_path / "t.jsonl")) == [
-        {"id": None, "n": [None], "score": None, "values": [1, None]},
-        {"id": None, "n": None, "score": 0.5, "values": [0.0]},
-    ]
-
-
-def test_missing_numbers_are_empty_fields_of_csv_and_infinite_ones_words(tmp_path):
-    rows = list(csv.reader(encoded(tmp_path / "t.csv").decode().splitlines()))
-    assert rows == [["", "[null]", "", "[1.0, null]"], ["", "Infinity", "0.5", "[0.0]"]]
-
-
-def test_numbers_of_parquet_stay_what_they_are(tmp_path):
-    (tmp_path / "draft").write_bytes(encoded(tmp_path / "t.parquet"))
-    writer_for(tmp_path / "t.parquet", ["id", "n"], list(ANSWERS)).finish(
-        tmp_path / "draft", tmp_path / "t.parquet"
-    )
-    found = parquet.read_table(tmp_path / "t.parquet").to_pydict()
-    assert math.isnan(found["score"][0])
-    assert found["values"][0] == [1, math.inf]
-    assert [value is None or math.isnan(value) for value in found["id"]] == [True, True]
-    assert found["n"] == ["[null]", "Infinity"], "a column of several types is text"
 
 
 @pytest.mark.parametrize(("form", "wanted"), [("json", None), ("csv", "")])
@@ -275,28 +205,3 @@ def test_the_files_of_a_run_are_valid(tmp_path):
         valid((tmp_path / name).read_text().replace("\n", ""))
     assert read_metrics(tmp_path)["mean_absolute_error"] is None
     assert (read_config(tmp_path)["a"], read_config(tmp_path)["model"]["rate"]) == ([None], None)
-
-
-def test_valid_json_takes_values_of_other_types():
-    default = {"x": [math.nan]}
-    assert valid_json.dumps([{1: (math.inf, 2)}, object()], default=lambda _: default) == (
-        '[{"1": [null, 2]}, {"x": [null]}]'
-    )
-    with pytest.raises(TypeError):
-        valid_json.dumps([math.nan, object()])
-
-
-def test_a_window_of_json_lines_reads_nan(tmp_path):
-    (tmp_path / "t.jsonl").write_text('{"text": NaN}\n')
-    [window] = open_rows(tmp_path / "t.jsonl").windows(None)
-    assert math.isnan(window.records[0]["text"])
-
-
-def test_a_missing_value_among_texts_stays_null_in_parquet(tmp_path):
-    rows = [{"id": math.nan}, {"id": "x"}, {"id": ""}]
-    draft = writer_for(tmp_path / "t.parquet", ["id"], []).encoded(
-        Window([1, 2, 3], rows, [0], 0), [0, 1, 2], {}
-    )
-    (tmp_path / "draft").write_bytes(draft[0])
-    writer_for(tmp_path / "t.parquet", ["id"], []).finish(tmp_path / "draft", tmp_path / "t.parquet")
-    assert parquet.read_table(tmp_path / "t.parquet")["id"].to_pylist() == [None, "x", ""]

@@ -7,10 +7,9 @@ import tensorflow as tf
 from film_model import make_model
 
 from keras_selfattn import layers
-from keras_selfattn.cli.export import command as export_command
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, inspect_saved_model, read_card
-from keras_selfattn.export.precision import PRECISIONS, at_precision, computes_in_half
+from keras_selfattn.export.precision import at_precision, computes_in_half
 
 TEXTS = ["good film", "bad film", "a", "", "never seen"] * 8
 VALUES = np.random.default_rng(0).normal(size=(6, 4, 16)).astype("float32")
@@ -89,36 +88,6 @@ def test_the_size_of_weights_is_four_bytes_a_number():
 
     model = wide_model()
     assert Weights(model).size == 4 * model.count_params()
-
-
-def test_a_keras_file_is_loaded_without_a_record_of_its_training(tmp_path):
-    from keras_selfattn.cli.export import _load
-
-    model = wide_model()
-    model.save(tmp_path / "model.keras")
-    found, training = _load(tmp_path / "model.keras")
-    np.testing.assert_array_equal(found(VALUES), model(VALUES))
-    assert training is None
-
-
-def test_the_scales_of_int8_are_those_of_the_closer_axis():
-    from keras_selfattn.export.saved_weights import _Int8
-
-    # Rows of very different sizes, as those of frequent and rare tokens in an embedding.
-    weight = np.random.default_rng(0).normal(size=(64, 32)) * np.logspace(-3, 0, 64)[:, None]
-    stored = _Int8(weight.astype("float32"), 0)
-    assert stored.stored[1].shape == (64, 1)
-    np.testing.assert_allclose(stored.read(), rounded_to_int8(weight, 0), atol=1e-6)
-    assert _Int8(weight.T.astype("float32"), 0).stored[1].shape == (1, 64)
-
-
-def test_weights_beyond_float16_are_cut_and_a_row_of_zeros_stays_zero():
-    from keras_selfattn.export.saved_weights import _Float16, _Int8
-
-    weight = np.zeros((32, 32), "float32")
-    weight[0, 0], weight[1, 1] = 1e6, -1e6
-    assert _Float16(weight, 0).read().numpy()[0, 0] == 65504
-    np.testing.assert_array_equal(_Int8(weight, 0).read(), weight)
 
 
 @pytest.mark.process
@@ -254,11 +223,6 @@ def test_extra_signatures_and_another_precision_exclude_each_other(tmp_path):
 
     with pytest.raises(ExportError, match="`signatures` use the model's own weights"):
         export_saved_model(model, tmp_path / "base", precision="bfloat16", signatures={"own": own})
-
-
-def test_the_command_line_knows_every_precision():
-    (option,) = [p for p in export_command.params if p.name == "precision"]
-    assert tuple(option.type.choices) == PRECISIONS
 
 
 def normalized_model():

@@ -4,7 +4,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,6 @@ from film_model import CONFIG, make_model
 from keras_selfattn import models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import (
-    check,
     export_saved_model,
     keep_newest,
     latest_version,
@@ -27,9 +25,6 @@ from keras_selfattn.export import (
     saved_model,
     versions,
 )
-from keras_selfattn.export.portable import portable_check
-from keras_selfattn.export.trial import check_sums
-from keras_selfattn.files import atomic
 
 # Exports again and again. The check, which only reads, is left out, to come to the writing more often.
 EXPORTER = """
@@ -126,31 +121,6 @@ def test_exports_at_once_get_a_version_each(tmp_path, unchecked):
     assert len(set(paths)) == 4, paths
     for version in list_versions(tmp_path / "base"):
         assert_whole(tmp_path / "base" / str(version))
-
-
-@pytest.mark.slow
-def test_drafts_are_made_and_cleaned_at_once_without_harm(tmp_path):
-    """A draft that was taken for a dead one before it was locked is made anew."""
-    stop, failures = threading.Event(), []
-
-    def clean():
-        while not stop.is_set():
-            versions.clean(tmp_path)
-
-    cleaner = threading.Thread(target=clean)
-    cleaner.start()
-    try:
-        for count in range(300):
-            with atomic.draft_directory(tmp_path / str(count)) as draft:
-                (draft / "file").write_text("x")
-                atomic.publish(draft, tmp_path / str(count))
-    except OSError as error:
-        failures.append(error)
-    finally:
-        stop.set()
-        cleaner.join()
-    assert failures == []
-    assert len(list_versions(tmp_path)) == 300
 
 
 LIMITED = """
@@ -313,67 +283,6 @@ def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, 
     assert names(tmp_path) == []
 
 
-def checked_case(run, outputs):
-    """Return why `check.py` refuses the answers of `run`, a function of the number of answers before."""
-    asked = []
-
-    def counted(*_):
-        asked.append(None)
-        return run(len(asked) - 1)
-
-    case = {"signature": "s", "inputs": {}, "outputs": outputs, "tolerance": 1e-5}
-    return check.wrong(case, counted, counted)
-
-
-_RIGHT = {"score": np.float32([0.5, 0.7]), "label": np.array([b"a", b"b"])}
-
-
-def changed(**outputs):
-    return {**_RIGHT, **{name: np.array(value) for name, value in outputs.items()}}
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (changed(score=[0.5, 0.7 + 6e-8]), None),
-        (changed(score=[0.5, 0.701]), "score differs from the model's by 0.001 (allowed: 1e-05)"),
-        (changed(score=[0.5, np.nan]), "score differs from the model's by nan (allowed: 1e-05)"),
-        (changed(score=[0.5, np.inf]), "score differs from the model's by inf (allowed: 1e-05)"),
-        (changed(label=[b"a", b"c"]), "label differs from the model's"),
-        (changed(score=[0.5]), "score has shape (1,) instead of (2,)"),
-        (changed(more=[1]), "the outputs are ['label', 'more', 'score'] instead of ['label', 'score']"),
-    ],
-)
-def test_a_wrong_answer_is_named(answer, reason):
-    assert checked_case(lambda _: answer, _RIGHT) == reason
-
-
-_NO_NUMBERS = np.float32([np.nan, np.inf, -np.inf, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ([np.nan, np.inf, -np.inf, 1.0], None),
-        ([0.0, np.inf, -np.inf, 1.0], "nan"),
-        ([np.nan, -np.inf, -np.inf, 1.0], "nan"),
-        ([np.nan, np.inf, 3e38, 1.0], "nan"),
-        ([np.nan, np.nan, -np.inf, 1.0], "nan"),
-        ([np.nan, np.inf, -np.inf, np.nan], "nan"),
-        ([np.nan, np.inf, -np.inf, np.inf], "inf"),
-        ([np.nan, np.inf, -np.inf, 1.5], "0.5"),
-    ],
-)
-def test_nan_and_infinity_are_right_where_the_model_has_them_and_only_there(answer, said):
-    """In a SavedModel and in a portable file. A distance of NaN is no match."""
-    found, wanted = np.float32(answer), {"score": _NO_NUMBERS}
-    for allowed, reason in (
-        ("1e-05", checked_case(lambda _: {"score": found}, wanted)),
-        ("1e-05", portable_check._difference(wanted, {"score": found}, 1e-5)),
-    ):
-        assert reason == (said and f"score differs from the model's by {said} (allowed: {allowed})")
-
-
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_model_that_answers_nan_is_exported(tmp_path):
@@ -384,47 +293,6 @@ def test_a_model_that_answers_nan_is_exported(tmp_path):
     folder = export_saved_model(model, tmp_path, samples=samples)
     answer = tf.saved_model.load(str(folder)).signatures["serving_default"](values=samples["values"])
     np.testing.assert_array_equal(next(iter(answer.values())), model(samples["values"]))
-
-
-def test_rows_of_nan_are_no_reason_to_miss_a_softmax():
-    check_sums(np.float32([[np.nan, np.nan], [0.25, 0.75]]))
-    with pytest.raises(ExportError, match="rows that sum up to 3"):
-        check_sums(np.float32([[np.nan, np.nan], [1.0, 2.0]]))
-
-
-@pytest.mark.parametrize(
-    ("odd", "reason"),
-    [
-        (changed(score=[0.5, 0.701]), "score changed by 0.001 (allowed: 1e-05) between two runs"),
-        (changed(label=[b"a", b"c"]), "label changed between two runs"),
-    ],
-)
-def test_an_answer_that_is_other_in_each_second_run_is_refused(odd, reason):
-    assert checked_case(lambda n: odd if n % 2 else _RIGHT, _RIGHT) == reason
-
-
-def test_a_few_numbers_of_each_run_may_be_odd_and_no_more():
-    """On a busy machine some rows were off in each run, others in the next; dropout changes all of them."""
-    random, outputs = np.random.default_rng(0), {"score": np.full((24, 6), 0.5, "float32")}
-
-    def off(share):
-        rows = random.uniform(size=(24, 1)) < share
-        return {"score": np.where(rows, 0.5 + random.uniform(1e-5, 1e-3, (24, 6)), 0.5).astype("float32")}
-
-    assert checked_case(lambda _: off(0.05), outputs) is None
-    assert "between two runs" in checked_case(lambda _: off(1), outputs)
-
-
-@pytest.mark.parametrize(("second", "reason"), [(0.5, None), (0.4, "label differs from the model's")])
-def test_a_label_may_differ_where_two_are_equally_probable(second, reason):
-    outputs = {"label": np.array([b"a"]), "probabilities": np.float32([[0.5, second]])}
-    assert checked_case(lambda _: {**outputs, "label": np.array([b"b"])}, outputs) == reason
-
-
-def test_a_label_drawn_at_random_is_refused():
-    random, outputs = np.random.default_rng(0), {"label": np.array([b"a"] * 24)}
-    drawn = lambda _: {"label": random.choice(np.array([b"a", b"b"]), 24)}  # noqa: E731
-    assert checked_case(drawn, outputs) == "label changed between two runs"
 
 
 @pytest.mark.process

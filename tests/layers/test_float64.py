@@ -6,7 +6,7 @@ import pytest
 import reference
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
 from samples import HEAD_DIM, HEADS, LENGTH, WIDTH, built, expected, randomised
-from test_encoder import block_in_numpy
+from test_encoder_block import block_in_numpy
 from test_learned_scores import CASES
 from test_linear_attention import linear_in_numpy
 from test_pooling import attention_pooling_in_numpy

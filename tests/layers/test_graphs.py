@@ -9,7 +9,6 @@ from backend import BACKEND, array, gradients
 from samples import randomised
 
 from keras_selfattn import layers
-from keras_selfattn.layers.norm import make_norm
 
 if BACKEND != "tensorflow":
     pytest.skip("graphs are TensorFlow's", allow_module_level=True)
@@ -109,23 +108,6 @@ def test_few_tokens_are_cut_into_chunks_for_a_short_window_only(monkeypatch, win
     np.testing.assert_allclose(array(found)[0], array(eager[0]), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(array(found)[1, :9], array(eager[1]), rtol=1e-5, atol=1e-5)
     assert not array(found)[1, 9:].any()
-
-
-@pytest.mark.parametrize("policy", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("many", [False, True])
-def test_normalisation_of_few_and_many_tokens_is_keras(policy, many):
-    ours, theirs = (
-        make_norm("layer", policy, "norm"),
-        keras.layers.LayerNormalization(epsilon=1e-5, dtype=policy),
-    )
-    x = keras.ops.cast(3 + 2 * np.random.default_rng(0).normal(size=(7, WIDTH)), ours.compute_dtype)
-    for norm in (ours, theirs):
-        norm.build((None, WIDTH))
-        norm.set_weights([np.linspace(0.5, 2, WIDTH), np.linspace(-1, 1, WIDTH)])
-    found, wanted = ours(x, many=many), theirs(x)
-    assert found.dtype == wanted.dtype
-    tolerance = {"float32": 2e-6, "float64": 1e-12}.get(policy, 0.01)
-    np.testing.assert_allclose(array(found), array(wanted), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (6,), (2, 0), (0,)])

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from keras_selfattn import layers
-from keras_selfattn.layers.argument_checks import RENAMED_ARGUMENTS, RENAMED_IN_CALLS
 from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "layers.md"
@@ -63,16 +62,3 @@ def test_every_row_gives_its_verdict(table):
         assert verdict.startswith(("same", "better: ", "not, because ")), row
         assert verdict.startswith("not") <= (ours == "–"), row
         assert verdict.startswith("same") <= (set(peers) != {"–"}), row
-
-
-@pytest.mark.parametrize(
-    ("table", "renamed"), [("Constructors", RENAMED_ARGUMENTS), ("Calls", RENAMED_IN_CALLS)]
-)
-def test_every_name_that_differs_is_answered_with_ours(table, renamed):
-    peers = {name for column in PEERS for name in named(table, column)}
-    differing = peers - set(named(table, 2))
-    refused = {
-        name for row in rows(table) if row[3].startswith("not") for name in re.findall(r"`(\w+)`", row[0])
-    }
-    assert differing - refused <= set(renamed)
-    assert set(renamed) <= differing

@@ -1,4 +1,4 @@
-"""`evaluate` reports mistakes, and rows with labels that training never had."""
+"""The evaluation of rows, with labels that training never had, too."""
 
 import csv
 import json
@@ -9,18 +9,11 @@ from click.testing import CliRunner
 from sklearn.metrics import f1_score
 
 from keras_selfattn import models, training
-from keras_selfattn.cli.evaluate import check_mistakes_file, write_mistakes
 from keras_selfattn.cli.main import main
-from keras_selfattn.data.labelled import LabelledRows, as_rows
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_table
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.evaluation import examine
-from keras_selfattn.metrics.mistakes import mistakes_of
-from keras_selfattn.metrics.report import Columns
-from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
-from keras_selfattn.models.series.number_head import NumbersHead
-from keras_selfattn.models.tokens.position_head import PositionHead
 
 # Of what stands around the steps: these are tested elsewhere, traced.
 pytestmark = pytest.mark.usefixtures("eager_steps")
@@ -50,51 +43,6 @@ def run(tmp_path_factory):
     return training.train(rows, folder, model=small, config=config, validation=held_out, verbose=0)
 
 
-def test_the_mistakes_of_labels_come_the_surest_first():
-    rows = LabelledRows(["a", "b", "c"], ["+", "+", "new"], "t.csv", [2, 3, 5])
-    outputs = np.array([[0.9, 0.1], [0.4, 0.6], [0.1, 0.9]], "float32")
-    found = mistakes_of(ClassHead(["+", "-"]), rows, outputs)
-    assert list(found.header) == ["line", "text", "label", "predicted", "probability"]
-    assert found.rows == [(5, "c", "new", "-", 0.9), (3, "b", "+", "-", 0.6)]
-
-
-def test_the_mistakes_of_several_labels_a_row_tell_the_surest_wrong_decision():
-    rows = LabelledRows(["a", "b", "c"], [["x"], ["x", "y"], ["new"]], "made up")
-    outputs = np.array([[0.9, 0.1], [0.75, 0.2], [0.2, 0.3]], "float32")
-    found = mistakes_of(MultiLabelHead(["x", "y"]), rows, outputs)
-    assert list(found.header) == ["where", "text", "label", "predicted", "probability"]
-    assert found.rows == [("row 2", "c", ["new"], [], 1.0), ("row 1", "b", ["x", "y"], ["x"], 0.8)]
-
-
-def test_a_label_of_probability_one_half_is_predicted_in_mistakes_too():
-    """The same threshold as in the figures and in the answers of a server."""
-    rows = LabelledRows(["a", "b"], [["x"], ["x"]], "made up")
-    outputs = np.array([[0.5, 0.25], [0.75, 0.5]], "float32")
-    found = mistakes_of(MultiLabelHead(["x", "y"]), rows, outputs)
-    assert found.rows == [("row 1", "b", ["x"], ["x", "y"], 0.5)]
-
-
-def test_the_mistakes_of_tokens_are_a_line_each():
-    rows = LabelledRows([["a", "film"], ["she"]], [["DET", "NOUN"], ["PRON"]], "t.conll", [1, 4])
-    outputs = [np.array([[0.9, 0.1], [0.7, 0.3]], "float32"), np.array([[0.2, 0.8]], "float32")]
-    found = mistakes_of(PositionHead(["DET", "NOUN"]), rows, outputs)
-    assert list(found.header) == ["line", "position", "token", "text", "label", "predicted", "probability"]
-    assert found.rows == [
-        (4, 0, "she", "she", "PRON", "NOUN", 0.8),
-        (1, 1, "film", "a film", "NOUN", "DET", 0.7),
-    ]
-
-
-def test_numbers_come_the_largest_error_first_and_images_by_the_name_of_their_file():
-    rows = LabelledRows(list(np.zeros((2, 3, 1))), [np.array([1.0]), np.array([5.0])], "t.ts", [7, 8])
-    found = mistakes_of(NumbersHead([0.0], [1.0]), rows, np.array([[1.5], [2.0]], "float32"))
-    assert list(found.header) == ["line", "label", "predicted", "error"]
-    assert found.rows == [(8, 5.0, 2.0, 3.0), (7, 1.0, 1.5, 0.5)]
-    images = LabelledRows(list(np.zeros((1, 2, 2))), ["cat"], "photos", ["cat/1.png"])
-    found = mistakes_of(ClassHead(["cat", "dog"]), images, np.array([[0.25, 0.75]]))
-    assert found.rows == [("cat/1.png", "cat", "dog", 0.75)]
-
-
 def test_rows_with_labels_that_training_lacked_count_as_wrong_and_are_named(model):
     rows = LabelledRows(["good film", "bad film", "good film"], ["+", "new", "-"], "t.csv", [2, 3, 4])
     with pytest.warns(UserWarning, match=UNKNOWN):
@@ -117,16 +65,6 @@ def test_a_file_without_a_single_known_label_is_refused(model):
     for skip in (False, True):
         with pytest.raises(DataError, match="all.csv: 2 of 2 rows have a label .* Known are \\+, -."):
             examine(model, LabelledRows(["a", "b"], ["x", "y"], "all.csv"), skip_unknown_labels=skip)
-
-
-def test_unknown_labels_of_several_a_row_and_of_tokens_count_as_missed():
-    targets = [["x"], ["x", "new"]]
-    outputs = np.array([[0.9, 0.1], [0.9, 0.1]], "float32")
-    figures = report_of(MultiLabelHead(["x", "y"]), targets, outputs).summary()
-    assert (figures["accuracy"], figures["micro_f1"]) == (0.5, pytest.approx(2 * 2 / (2 + 3)))
-    head, outputs = PositionHead(["B-X", "O"], spans=True), [np.array([[0.9, 0.1], [0.9, 0.1]], "float32")]
-    figures = report_of(head, [["B-X", "B-NEW"]], outputs).summary()
-    assert (figures["accuracy"], figures["span_recall"], figures["span_precision"]) == (0.5, 0.5, 0.5)
 
 
 @pytest.mark.slow
@@ -182,12 +120,6 @@ def test_validation_rows_that_all_have_unknown_labels_are_refused(tmp_path):
     with pytest.raises(DataError, match="validation rows: 1 of 1 validation rows have a label"):
         training.train(rows, tmp_path / "run", validation=(["a"], ["x"]), verbose=0)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("container", [list, np.array, tuple])
-def test_a_pair_of_columns_is_rows(container):
-    rows = as_rows((container(TEXTS), container(["+", "-"] * 2)), "training rows")
-    assert (rows.inputs, rows.targets, rows.source) == (TEXTS, ["+", "-"] * 2, "training rows")
 
 
 @pytest.mark.parametrize(
@@ -248,20 +180,6 @@ def test_the_command_writes_mistakes_and_names_unknown_labels(run, tmp_path):
     found = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     assert "new" not in {row["label"] for row in found}
     assert "On 3 " in done.output
-
-
-@pytest.mark.parametrize("text", ["a\rb", "a\nb", 'a "b", c', "a\ud800"])
-def test_mistakes_are_read_as_they_were_written(tmp_path, text):
-    columns = Columns(["line", "text", "label", "predicted", "probability"], [(2, text, "+", "-", 0.5)])
-    write_mistakes(tmp_path / "m.csv", columns)
-    assert read_table(tmp_path / "m.csv").inputs == [text.replace("\ud800", "?")]
-
-
-def test_mistakes_never_take_the_place_of_the_table(tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text("text,label\na,+\n")
-    with pytest.raises(ConfigError, match="--mistakes must be another file than TABLE"):
-        check_mistakes_file(tmp_path / "." / "t.csv", table)
 
 
 @pytest.mark.slow

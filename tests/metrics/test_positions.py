@@ -13,7 +13,7 @@ from keras_selfattn.cli.shared.report_tables import print_report
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.metrics.positions import labelling_report, span_report, spans
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.models.tokens.span_labels import all_may_follow, may_follow
+from keras_selfattn.models.tokens.span_labels import all_may_follow
 from keras_selfattn.report.results import answers_section
 from keras_selfattn.rows.span_schemes import SpanScheme, scheme_of, why_no_scheme
 
@@ -172,42 +172,6 @@ def test_an_unknown_label_counts_as_a_span_that_was_missed():
 
 
 @pytest.mark.parametrize(
-    ("labels", "separator"),
-    [
-        (LABELS, "-"),
-        (BILOU, "-"),
-        (["O", "B-A"], "-"),
-        (["O", "I-A"], "-"),
-        (["O", "U-A"], "-"),
-        (["B-A", "I-A"], "-"),
-        (["B-A", "L-A", "U-B"], "-"),
-        (["O", "B_A", "I_A"], "_"),
-        (["B_A-b", "I_A-b"], "_"),
-        (["O", "B-a_b", "I-a_b"], "-"),
-        (["O", "B", "I"], ""),
-        (["O", "B", "I", "L", "U"], ""),
-        (["O", "B", "E", "S"], ""),
-        (["O"], None),
-        ([], None),
-        (["NOUN", "O"], None),
-        (["O", "B-"], None),
-        (["O", "B-A", "I_A"], None),
-        (["O", "B-A", "I"], None),
-        (["O", "b-A", "i-A"], None),
-        (["B-1", "B-2"], None),
-        (["I-A", "I-B"], None),
-        (["E-mail", "S-Bahn"], None),
-        (["O", "B"], None),
-        (["B", "I"], None),
-        (["O", "I", "E"], None),
-    ],
-)
-def test_spans_are_known_by_their_labels(labels, separator):
-    found = scheme_of(labels)
-    assert (None if found is None else found.separator) == separator
-
-
-@pytest.mark.parametrize(
     ("labels", "said"),
     [
         ("O B-PER I-PER Name", "'Name' is neither O nor begins with one of the marks B-, I-, E-, L-, S-, U-"),
@@ -227,24 +191,6 @@ def test_labels_that_look_like_spans_and_mark_none_have_a_reason(labels, said):
     report = labelling_report(names, [names], [names], np.ones(len(names)))
     assert report.spans is None
     assert report.no_spans == why_no_scheme(names)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        "NOUN VERB X",
-        "NN NN-HL , . -LRB- WP$",
-        "B-1 B-2",
-        "A B AB O",
-        "S-Bahn E-mail O",
-        "O B-A I-A",
-        "O",
-        "nsubj obl:tmod",
-        "_ Case=Nom",
-    ],
-)
-def test_labels_that_do_not_look_like_spans_have_none(labels):
-    assert why_no_scheme(labels.split()) == ""
 
 
 def valid_rows(labels, length, scheme):
@@ -304,27 +250,6 @@ def test_a_model_answers_with_the_likeliest_row_that_the_scheme_of_its_training_
             assert tuple(saved.labels[place] for place in found) == max(scores, key=scores.__getitem__)
 
 
-def test_rows_that_keep_no_rule_are_labelled_one_by_one():
-    """B behind O is none of IOB1, and I behind O none of IOB2."""
-    assert PositionHead.from_targets([["O", "I-A", "O", "B-A"]]).state["spans"] is False
-
-
-def test_ends_that_some_rows_leave_out_are_not_asked_for():
-    """S marks single tokens in one row, B in the other: what B begins need not reach an end."""
-    assert PositionHead.from_targets([["B-A", "E-A", "S-A", "O"]]).state["spans"] == "IOBES"
-    assert PositionHead.from_targets([["B-A", "E-A", "S-A", "O"], ["B-A", "O"]]).state["spans"] == "IOB2"
-    assert PositionHead.from_targets([["B-A", "E-A"]]).state["spans"] == "IOB2", "a row may have one token"
-
-
-def test_a_model_that_was_saved_before_there_were_rules_answers_as_before():
-    """It has `spans` True: I and E continue a span, and nothing has to end."""
-    labels, outputs = ["B-A", "E-A", "I-A", "O"], [np.array([[0.6, 0.1, 0.1, 0.2], [0.1, 0.2, 0.2, 0.5]])]
-    found = PositionHead(labels, True).chosen([each.astype("float32") for each in outputs])
-    assert [labels[place] for place in found[0]] == ["B-A", "O"]
-    found = PositionHead(labels, "IOBES").chosen([each.astype("float32") for each in outputs])
-    assert [labels[place] for place in found[0]] == ["B-A", "E-A"]
-
-
 @pytest.mark.parametrize(("labels", "spans"), [(["NOUN", "VERB"], True), (["B-A", "O"], "BIO")])
 def test_spans_of_labels_that_mark_none_and_unknown_rules_are_refused(labels, spans):
     with pytest.raises(ConfigError, match="`spans`"):
@@ -347,23 +272,6 @@ def test_the_labels_chosen_are_the_likeliest_row_of_those_that_make_sense(names)
             if all_may_follow([written]) and score > best:
                 best, wanted = score, row
         assert tuple(found) == wanted
-
-
-def test_what_continues_a_span_may_stand_behind_the_same_kind_only():
-    assert may_follow("B-A", "I-A")
-    assert may_follow("I-A", "E-A")
-    assert not may_follow("B-A", "I-B")
-    assert not may_follow("E-A", "I-A")
-    assert not may_follow(None, "I-A")
-    assert not all_may_follow([["O", "B-A"], ["I-A"]])
-
-
-def test_labels_are_chosen_one_by_one_if_all_may_follow_each_other():
-    assert PositionHead.from_targets([["B-A", "I-A", "O"]]).decoder is not None
-    assert PositionHead.from_targets([["I-A", "I-A", "O"], ["I-A", "O"]]).decoder is None
-    assert PositionHead.from_targets([["NOUN", "O"]]).decoder is None
-    found = PositionHead(["I-A", "O"]).chosen([np.array([[0.6, 0.4]])])
-    assert [row.tolist() for row in found] == [[0]]
 
 
 def test_the_report_has_figures_of_tokens_and_of_spans():

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError, ExportError
-from keras_selfattn.rows.texts import TextRows
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 4
@@ -208,11 +207,3 @@ def test_a_trained_model_knows_how_many_columns_its_labels_have():
     np.testing.assert_allclose(model.evaluate(rows, np.eye(2)[[0, 0, 1, 1] * 4], verbose=0), by_name)
     with pytest.raises(DataError, match="3 columns of zeros and ones. The model knows 2 labels"):
         model.evaluate(rows, ONE_HOT, verbose=0)
-
-
-@pytest.mark.slow
-def test_a_list_of_tensors_of_pytorch_is_no_list_of_texts():
-    """They are the core's inputs in each step of a training on that backend."""
-    torch = pytest.importorskip("torch")
-    ids, wide = torch.zeros((2, 3), dtype=torch.int32), torch.zeros((2, 2))
-    assert not TextRows().are_rows([ids, wide])

@@ -1,12 +1,14 @@
 """AdamW of trainings: the steps of Keras' own, in a graph of a fraction of its operations."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.optimizers import FusedAdamW
+from keras_selfattn.models.optimizers import FineTuningAdamW, FusedAdamW
 
 WEIGHTS = {"kernel": (3, 5), "bias": (5,), "gamma": ()}
 COMPILED = {"graph": tf.function, "XLA": tf.function(jit_compile=True), "eager": lambda step: step}
@@ -116,3 +118,96 @@ def test_it_is_saved_as_its_own_kind_and_refuses_amsgrad():
     assert again.get_config() == optimizer.get_config()
     with pytest.raises(ConfigError, match="`amsgrad` is not for FusedAdamW"):
         FusedAdamW(amsgrad=True)
+
+
+TEXTS = ["a good film .", "the good film", "good films", "a bad film .", "the bad film", "badly bad"] * 6
+
+
+LABELS = ["+", "+", "+", "-", "-", "-"] * 6
+
+
+def stepped(optimizer, weights, gradients):
+    """Applies a list of gradients for each step; returns the weights."""
+    variables = [keras.Variable(value, name=name) for name, value in weights.items()]
+    for step in gradients:
+        optimizer.apply_gradients(zip(map(tf.convert_to_tensor, step), variables, strict=True))
+    return [np.array(each) for each in variables]
+
+
+def test_dense_weights_move_as_with_keras_adamw():
+    random = np.random.default_rng(0)
+    weights = {"kernel": random.normal(size=(3, 5)), "bias": random.normal(size=5)}
+    gradients = [[random.normal(size=value.shape) for value in weights.values()] for _ in range(4)]
+    settings = {"learning_rate": 0.1, "weight_decay": 0.3, "global_clipnorm": 1.5}
+    theirs = keras.optimizers.AdamW(**settings)
+    theirs.exclude_from_weight_decay(var_names=["bias"])
+    for ours, wanted in zip(
+        stepped(FineTuningAdamW(**settings), weights, gradients),
+        stepped(theirs, weights, gradients),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_factor_scales_rate_and_decay_and_the_longest_path_counts():
+    weights = {"kernel": np.full((2, 2), 4.0)}
+    gradients = [[np.ones((2, 2))]]
+    found = stepped(
+        FineTuningAdamW(0.1, rates={"kern": 9.0, "kernel": 0.5}, weight_decay=0.2), weights, gradients
+    )
+    # The first step of Adam has the length of the rate.
+    np.testing.assert_allclose(found[0], 4 - 4 * 0.05 * 0.2 - 0.05, rtol=1e-5)
+    optimizer = FineTuningAdamW(rates={"a": 0.5, "a/b": 0.25})
+    assert [optimizer.rate_of(path) for path in ("a/b/kernel", "a/bc", "a", "b/a")] == [0.25, 0.5, 0.5, 1.0]
+
+
+def test_of_a_table_only_the_rows_in_use_move_and_repeats_add_up():
+    random = np.random.default_rng(1)
+    old, factors = random.normal(size=(7, 3)), random.normal(size=(4, 3))
+    table = keras.Variable(old.astype("float32"), name="tokens")
+    optimizer = FineTuningAdamW(0.1, weight_decay=0.3, global_clipnorm=0.7, beta_1=0.8, beta_2=0.9)
+    optimizer.build([table])
+    first, second, wanted = np.zeros((7, 3)), np.zeros((7, 3)), old.copy()
+    for step, ids in enumerate([[1, 4, 4, 2], [4, 0, 1, 4]], start=1):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.value, ids) * tf.cast(factors, tf.float32))
+        (gradient,) = tape.gradient(loss, [table.value])
+        assert isinstance(gradient, tf.IndexedSlices)
+        optimizer.apply_gradients([(gradient, table)])
+        dense = np.zeros((7, 3))
+        np.add.at(dense, ids, factors)
+        dense *= min(1, 0.7 / np.linalg.norm(dense))
+        rows = sorted(set(ids))
+        first[rows] = 0.8 * first[rows] + 0.2 * dense[rows]
+        second[rows] = 0.9 * second[rows] + 0.1 * dense[rows] ** 2
+        rate = 0.1 * np.sqrt(1 - 0.9**step) / (1 - 0.8**step)
+        moved = rate * first[rows] / (np.sqrt(second[rows]) + 1e-7)
+        wanted[rows] = wanted[rows] * (1 - 0.1 * 0.3) - moved
+    np.testing.assert_allclose(np.array(table), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.array(table)[[3, 5, 6]], old[[3, 5, 6]].astype(np.float32))
+
+
+def test_what_the_optimizer_cannot_do_is_refused_and_exclusions_count():
+    with pytest.raises(ConfigError, match="`amsgrad`"):
+        FineTuningAdamW(amsgrad=True)
+    optimizer = FineTuningAdamW(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["kernel"])
+    assert stepped(optimizer, {"kernel": np.ones(2)}, [[np.zeros(2)]])[0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 2, 3)])
+def test_tables_of_any_rank_are_updated(shape):
+    table = keras.Variable(np.ones(shape, "float32"), name="table")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table.value, [[1, 3], [1, 1]]))
+    FineTuningAdamW(0.1).apply_gradients([(tape.gradient(loss, table.value), table)])
+    moved = (np.array(table) < 1).reshape(5, -1).all(axis=1)
+    assert moved.tolist() == [False, True, False, True, False]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    file = tmp_path_factory.mktemp("rows") / "films.jsonl"
+    rows = zip(TEXTS, LABELS, strict=True)
+    file.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    return file

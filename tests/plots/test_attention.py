@@ -1,4 +1,4 @@
-"""The pictures hold the numbers and words that were given, and touch nothing else of matplotlib."""
+"""Plots of attention hold the numbers and words that were given, and touch nothing else of matplotlib."""
 
 import io
 import os
@@ -63,33 +63,6 @@ def run(program):
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=120
     )
-
-
-def test_each_curve_is_a_column_against_its_position():
-    (axes,) = encoding_curves(ENCODING, [5, 0, 6]).axes
-    for line, column in zip(axes.lines, [5, 0, 6], strict=True):
-        np.testing.assert_array_equal(line.get_xdata(), np.arange(11))
-        np.testing.assert_array_equal(line.get_ydata(), ENCODING[:, column])
-    assert texts(axes.get_legend().get_texts()) == ["column 5", "column 0", "column 6"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("position", "encoding")
-
-
-@pytest.mark.parametrize("columns", [range(2, 4), np.array([2, 3]), (2, np.int64(3))])
-def test_columns_may_come_as_any_sequence_of_integers(columns):
-    assert texts(encoding_curves(ENCODING, columns).axes[0].get_legend().get_texts()) == [
-        "column 2",
-        "column 3",
-    ]
-
-
-def test_the_heat_map_is_the_encoding_with_position_0_at_the_top_and_zero_in_the_middle_of_the_colours():
-    axes, bar = encoding_heatmap(ENCODING).axes
-    np.testing.assert_array_equal(image(axes).get_array(), ENCODING)
-    assert axes.get_ylim() == (10.5, -0.5)
-    assert axes.get_xlim() == (-0.5, 6.5)
-    assert image(axes).get_clim() == (-np.abs(ENCODING).max(), np.abs(ENCODING).max())
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("column (encoding dimension)", "position")
-    assert bar.get_ylabel() == "encoding"
 
 
 def test_every_head_of_every_layer_has_its_panel_under_its_number():
@@ -379,46 +352,6 @@ def test_the_example_writes_its_three_pictures_and_says_where(tmp_path):
     for path in output.iterdir():
         assert path.read_bytes().startswith(PNG)
         assert 5_000 < path.stat().st_size < 80_000
-
-
-def test_torch_tensors_with_gradients_and_in_half_precision_are_drawn():
-    torch = pytest.importorskip("torch")
-    values = torch.linspace(0, 1, 12, requires_grad=True).reshape(4, 3)
-    for tensor in (values, values.to(torch.bfloat16)):
-        lines = encoding_curves(tensor, [1]).axes[0].lines
-        np.testing.assert_allclose(lines[0].get_ydata(), values.detach().numpy()[:, 1], atol=0.01)
-
-
-def test_training_curves_have_a_chart_for_each_metric_and_mark_the_best_epoch():
-    history = {"loss": [0.9, 0.5], "val_loss": [0.8, 0.6], "accuracy": [0.25, 0.75]}
-    figure = training_curves(history, best_epoch=2, title="What it shows")
-    loss, accuracy = figure.axes
-    assert [line.get_label() for line in loss.lines[:2]] == ["training", "validation"]
-    np.testing.assert_array_equal(loss.lines[1].get_xydata(), [[1, 0.8], [2, 0.6]])
-    np.testing.assert_array_equal(accuracy.lines[0].get_ydata(), [0.25, 0.75])
-    assert loss.lines[2].get_xdata()[0] == 2
-    assert figure.get_suptitle() == "What it shows"
-    fitted = keras.callbacks.History()
-    fitted.history = {**history, "learning_rate": [0.1, 0.0]}  # no metric
-    assert [axes.get_ylabel() for axes in training_curves(fitted).axes] == ["loss", "accuracy"]
-
-
-def test_a_confusion_matrix_has_the_shares_of_its_rows_and_its_counts():
-    figure = confusion_matrix([[6, 2], [0, 4]], ["$a$", "b"])
-    axes = figure.axes[0]
-    np.testing.assert_array_equal(image(axes).get_array().filled(-1), [[0.75, 0.25], [-1, 1]])
-    assert texts(axes.texts) == ["6", "2", "4"]
-    assert texts(axes.get_yticklabels()) == ["$a$", "b"]
-    assert saved(figure).startswith(PNG)
-    many = confusion_matrix(np.eye(150, dtype=int), words(150)).axes[0]
-    assert texts(many.texts) == []
-
-
-def test_reliability_has_a_point_for_each_bin_with_answers():
-    figure = reliability([True, False, True], [0.99, 0.98, 0.5])
-    (axes,) = figure.axes
-    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0.5, 1], [0.985, 0.5]])
-    assert figure.get_suptitle() == "Calibration error 49.0%"
 
 
 def test_a_text_has_its_tokens_in_lines_on_the_colours_of_their_weights():

@@ -15,8 +15,7 @@ from keras_selfattn.data import (
     read_table,
     read_tagged,
 )
-from keras_selfattn.data.labelled import LabelledRows, as_rows, split_rows
-from keras_selfattn.drawing.figures import Histogram
+from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.metrics.evaluation import read_labelled_rows
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.models.heads.class_heads import ClassHead
@@ -26,7 +25,7 @@ from keras_selfattn.report.sections import Table
 from keras_selfattn.rows.images import IMAGES
 from keras_selfattn.rows.kind import RowKind, Written
 from keras_selfattn.rows.series import SERIES
-from keras_selfattn.rows.targets import LABEL_PER_POSITION, LABEL_SET, NUMBERS, ONE_LABEL, TargetKind
+from keras_selfattn.rows.targets import LABEL_PER_POSITION, LABEL_SET, NUMBERS, ONE_LABEL
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.tokens import TOKENS
 
@@ -64,13 +63,6 @@ class Pairs(RowKind[tuple[str, str]]):
 
     def picture(self, row):
         return Written(self.shown(row))
-
-
-class Ranks(TargetKind):
-    """A target that is a text and no class: "4th", "5th" and so on, of which a report shows the number."""
-
-    def numbers(self, target):
-        return np.array([float(target[:-2])])
 
 
 PAIRS = Pairs()
@@ -121,18 +113,6 @@ def test_mistakes_show_a_new_kind_in_its_own_columns_and_picture():
     assert table.header[1] == "pair"
     assert table.rows[0][1] == "<bdi>Is it good? / Yes.</bdi>"
     assert any("for a pair that two labels" in str(each) for each in shown.blocks)
-
-
-def test_a_target_that_is_a_text_is_a_class_only_if_its_kind_says_so():
-    ranked = [f"{n}th" for n in (4, 5, 6, 7)]
-    rows = LabelledRows(list("abcd"), ranked, "made up", target_kind=Ranks())
-    assert rows.labels() == set()
-    assert LabelledRows(list("abcd"), ranked, "made up").labels() == set(ranked), "as guessed without a kind"
-    kept, held_out = rows.split(0.25, 0)  # four classes of one row each could not be split
-    assert (len(kept), len(held_out)) == (3, 1)
-    assert kept.target_kind == Ranks()
-    blocks = data_section({"train": rows}).blocks
-    assert [each.title for each in blocks if isinstance(each, Histogram)] == ["Targets"]
 
 
 def test_readers_say_what_they_read(tmp_path):
@@ -200,22 +180,3 @@ def test_kinds_are_the_same_in_another_process():
 )
 def test_rows_made_by_hand_have_a_guessed_kind(inputs, kind):
     assert LabelledRows(inputs, ["x"] * len(inputs), "made up").kind == kind
-
-
-@pytest.mark.parametrize("targets", [["ab"] * 10 + [["c", "d"]] * 10, [["c", "d"]] * 10 + ["ab"] * 10])
-def test_names_beside_lists_of_them_are_sets_of_one(targets):
-    rows = LabelledRows([f"text {n}" for n in range(20)], targets, "made up")
-    assert (rows.target_kind, rows.labels()) == (LABEL_SET, {"ab", "c", "d"})
-    kept, held_out = rows.split(0.3, 0)
-    assert (len(kept), held_out.targets.count("ab"), len(held_out)) == (14, 3, 6)
-
-
-@pytest.mark.parametrize("targets", [["a", None], [None, ["a"]], [None, "a"]])
-def test_a_row_without_a_target_has_no_label(targets):
-    assert LabelledRows(["x", "y"], targets, "made up").labels() == {"a"}
-
-
-def test_a_split_draws_from_each_class_of_the_kind_of_target():
-    rows = LabelledRows([f"text {n}" for n in range(40)], ["a"] * 20 + ["b"] * 20, "made up")
-    _kept, held_out = split_rows(rows, 0.1, 0)
-    assert sorted(held_out.targets) == ["a", "a", "b", "b"]

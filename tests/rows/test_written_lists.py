@@ -14,13 +14,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from keras_selfattn.asking.input_cells import input_value
-from keras_selfattn.data.formats.records import columns_of, iter_records, iter_rows
+from keras_selfattn.data.formats.records import iter_records
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_table
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.label_names import LabelList, as_name_lists, as_names
-from keras_selfattn.serving.client import Signature, TensorSpec
 
 
 def labels(folder, *cells, ending=".csv"):
@@ -172,29 +170,6 @@ def test_tokens_that_are_texts_are_refused_with_their_form(tmp_path, cell, said)
             read_tagged(tmp_path / "t.jsonl")
 
 
-TOKENS = Signature({"tokens": TensorSpec("string", (None, None))}, {})
-
-
-@pytest.mark.parametrize("cell", [str(["Ada", "wrote"]), str(np.array(["Ada", "wrote"]))])
-def test_a_row_of_tokens_is_not_split_at_the_blanks_of_a_list(cell):
-    with pytest.raises(DataError, match="row 1: .* a list as Python .*json.dumps"):
-        input_value(TOKENS, "tokens", cell, "row 1")
-
-
-def test_a_row_of_numbers_alone_in_a_list_is_an_error():
-    with pytest.raises(DataError, match=r"row 1: the tokens are a JSON list, '\[1, 2\]'"):
-        input_value(TOKENS, "tokens", "[1, 2]", "row 1")
-    assert input_value(TOKENS, "tokens", '["Ada", 2]', "row 1") == ["Ada", "2"]
-    assert input_value(TOKENS, "tokens", "[]", "row 1") == []
-
-
-@pytest.mark.parametrize(
-    "cell", ["[ laughs ] he said", "[laughs]", "[ 2 ]", "[ Tholt , Jane M. ]", "[ ]", "[ 'tis the season"]
-)
-def test_a_row_of_tokens_may_begin_with_a_bracket(cell):
-    assert input_value(TOKENS, "tokens", cell, "row 1") == cell.split()
-
-
 @pytest.mark.parametrize("form", ["pandas", "NumPy", "Label Studio", "DuckDB"])
 def test_lists_as_texts_in_memory_are_refused_with_their_row(form):
     cell, said = FORMS[form]
@@ -224,34 +199,6 @@ def test_a_blank_before_a_quote_is_an_error_with_its_line(tmp_path, name):
     if name == "a label":
         with pytest.raises(DataError, match="line 3 has a blank before a quote"):
             read_table(tmp_path / "t.csv")
-
-
-def test_a_blank_before_a_quote_of_the_first_line_is_an_error(tmp_path):
-    (tmp_path / "t.csv").write_text('text, "label"\ngood,pos\n')
-    with pytest.raises(DataError, match="line 1 has a blank before a quote"):
-        columns_of(tmp_path / "t.csv")
-    rows = list(iter_rows(tmp_path / "t.csv", has_header=False))
-    assert [(row.line, "a blank before a quote" in row.problem) for row in rows] == [(1, True), (2, False)]
-
-
-FIELDS = [" ", ' "neg"', '"', '""', ' ""', 'a, "b"', ' "a" or "b"', '\n "x"', ' "a", "b"', " a", '" "', "  "]
-
-
-def test_fields_that_are_quoted_may_hold_blanks_and_quotes(tmp_path):
-    """Every field in every place, as Python's writer writes it."""
-    rows = [[one, other] for one in FIELDS for other in FIELDS]
-    with (tmp_path / "t.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["text", "label"], *rows])
-    assert [[*record.values()] for _, record in iter_records(tmp_path / "t.csv")] == rows
-
-
-@pytest.mark.parametrize(
-    "line", ['bad, really "bad"', 'bad, "so" they say', "bad, neg", 'bad, "', 'bad, " x']
-)
-def test_quotes_inside_a_field_without_quotes_stay(tmp_path, line):
-    (tmp_path / "t.csv").write_text(f"text,label\n{line}\n")
-    [(_, record)] = iter_records(tmp_path / "t.csv")
-    assert [*record.values()] == line.split(",")
 
 
 def test_a_tsv_may_have_blanks_before_quotes(tmp_path):

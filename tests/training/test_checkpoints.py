@@ -14,7 +14,6 @@ import pytest
 
 from keras_selfattn import models, training
 from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
-from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.training import TrainConfig, checkpoints
 from keras_selfattn.training.checkpoints import digest_of, digest_of_files
 
@@ -273,20 +272,6 @@ def test_an_output_that_exists_leaves_no_folder_of_checkpoints(tmp_path):
     with pytest.raises(RunError):
         trained(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_skipped_iterations_leave_the_next_one_as_it_is():
-    def batches():
-        rows = [np.arange(length) for length in range(1, 40)]
-        return LengthSortedBatches(rows, np.arange(39), batch_size=4, shuffle=True, seed=3, span=8)
-
-    read, skipped = batches(), batches()
-    for _ in range(2):
-        list(read)
-    skipped.skip(2)
-    for (rows, targets), (others, numbers) in zip(read, skipped, strict=True):
-        np.testing.assert_array_equal(rows, others)
-        np.testing.assert_array_equal(targets, numbers)
 
 
 def test_digests_tell_apart_what_is_not_the_same():

@@ -12,7 +12,6 @@ from sklearn.linear_model import LogisticRegression
 from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
-from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.training import few_rows
 from keras_selfattn.training.few_rows import (
     PairLoss,
@@ -100,12 +99,6 @@ def test_a_batch_has_two_labels_at_least():
     labels = np.array([0, 0, 1, 1, 2, 2])
     for chosen in itertools.islice(balanced_batches(labels, 1, seed=0), 5):
         assert np.unique(labels[chosen], return_counts=True)[1].tolist() == [2, 2]
-
-
-@pytest.mark.parametrize(("tokens", "size"), [(10, 64), (1024, 8), (4096, 1)])
-def test_long_rows_make_batches_small(tokens, size):
-    rows = [np.ones(3, "int32"), np.ones(tokens, "int32")]
-    assert LengthSortedBatches(rows, batch_size=64).smallest_size == size
 
 
 def test_the_same_seed_draws_the_same_batches():

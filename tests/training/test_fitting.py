@@ -190,8 +190,3 @@ def test_copying_a_calibration_leaves_other_weights():
 def test_the_time_to_tune_is_checked_before_training(tmp_path, tune):
     with pytest.raises(ConfigError, match="`tune` must be seconds, 0 or more. Received"):
         trained(tmp_path / "run", tune=tune)
-
-
-def test_refit_is_yes_or_no():
-    with pytest.raises(ConfigError, match="`refit` must be True or False. Received 'all'"):
-        training.TrainConfig(refit="all")

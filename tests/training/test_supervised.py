@@ -1,9 +1,7 @@
 """Training and the run folder: what it holds, what is refused, and that nothing half-written stays."""
 
 import csv
-import dataclasses
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -11,18 +9,14 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from keras_selfattn import training
-from keras_selfattn.cli.export import targets_for, training_of
+from keras_selfattn.cli.export import targets_for
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
-from keras_selfattn.files.atomic import draft_directory, new_directory, publish, remove_directory, write_file
-from keras_selfattn.metrics.classes import calibration_error, classification_report
-from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.models.batches import length_sorted as batches
-from keras_selfattn.runs.run_folder import load_run, read_metrics, rows_for_run, task_of_run
+from keras_selfattn.runs.run_folder import load_run, read_metrics, task_of_run
 from keras_selfattn.training.calibration import calibrate
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
@@ -196,82 +190,10 @@ def test_one_class_is_refused_before_training(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "said"),
-    [
-        ({"epochs": 0}, "`epochs`.*0"),
-        ({"batch_size": 1.5}, "`batch_size`.*1.5"),
-        ({"learning_rate": float("nan")}, "`learning_rate`.*nan"),
-        ({"validation": 1}, "`validation`.*1"),
-        ({"weight_decay": -1}, "`weight_decay`.*-1"),
-        ({"seed": -1}, "`seed`.*-1"),
-        ({"seed": 1.5}, "`seed` must be an integer.*1.5"),
-        ({"learning_rate": "1e-3"}, "`learning_rate`.*'1e-3'"),
-        ({"weight_decay": None}, "`weight_decay`.*None"),
-        ({"validation": "0.1"}, "`validation`.*'0.1'"),
-        ({"class_weight": "even"}, "`class_weight`.*'even'"),
-        ({"class_weight": {"+": float("inf")}}, "`class_weight`.*inf for '\\+'"),
-        ({"class_weight": {"+": -1}}, "`class_weight`.*-1 for '\\+'"),
-        ({"class_weight": {"+": "much"}}, "`class_weight`.*'much' for '\\+'"),
-        ({"class_weight": {1.5: 1}}, "`class_weight`.*1 for 1.5"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(field, said):
-    with pytest.raises(ConfigError, match=said):
-        training.TrainConfig(**field)
-
-
 @pytest.mark.parametrize("seconds", ["10", float("nan"), -1])
 def test_a_time_to_tune_that_is_none_is_refused(tmp_path, seconds):
     with pytest.raises(ConfigError, match="`tune` must be seconds, 0 or more"):
         trained(tmp_path / "run", tune=seconds)
-
-
-def test_a_folder_that_is_no_run_is_named(tmp_path):
-    with pytest.raises(RunError, match="There is no run folder"):
-        load_run(tmp_path / "nothing")
-    with pytest.raises(RunError, match="holds no model.keras"):
-        load_run(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("[]", "config.json is damaged: it must hold a JSON object. Received \\[\\]"),
-        ('"x"', "it must hold a JSON object. Received 'x'"),
-        ("[" * 100_000, "config.json cannot be read"),
-        ("{}", "does not say what kind of model.*Train the run again"),
-        ('{"kind": "Other"}', "kind 'Other', which is not known here. Known are TextClassifier"),
-        ('{"kind": "TextClassifier", "reading": null}', "`reading` must hold arguments of the task text"),
-        ('{"kind": "TextClassifier", "reading": [1]}', "Received \\[1\\]"),
-        ('{"kind": "TextClassifier", "reading": {"foo": 1}}', "Received {'foo': 1}"),
-        ('{"kind": "TextClassifier", "reading": {"label_separator": 5}}', "Received {'label_separator': 5}"),
-    ],
-)
-def test_damaged_settings_of_a_run_are_said_to_be_so(tmp_path, content, said):
-    (tmp_path / "model.keras").touch()
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(RunError, match=said):
-        rows_for_run(tmp_path, tmp_path / "t.csv", {})
-
-
-@pytest.mark.parametrize(
-    ("config", "damage"),
-    [
-        ({}, "`data` must hold"),
-        ({"data": None, "training": {}}, "`data` must hold"),
-        ({"data": {"train": 5}, "training": {}}, "`data: train` must be a JSON object"),
-        (
-            {"data": {"train": {"source": 5, "rows": 1}}, "training": {}},
-            "`data: train: source` must be a text",
-        ),
-        ({"data": {"train": {"source": "t.csv", "rows": 1}}, "training": None}, "`data` must hold"),
-    ],
-)
-def test_damaged_records_of_the_data_are_said_to_be_so(tmp_path, config, damage):
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RunError, match=f"config.json is damaged: {damage}"):
-        training_of(tmp_path)
 
 
 @pytest.mark.slow
@@ -315,21 +237,6 @@ def test_class_weights_give_a_rare_class_its_say(tmp_path):
     assert found["None"] < 0.3
     assert 0.3 < found["balanced"] < 0.7
     assert 0.3 < found["{'b': 9.0}"] < 0.7
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"class_weight": {"+": np.float32(2), np.int64(1): 1}},
-        {"learning_rate": np.float32(1)},
-        {"seed": np.int64(3)},
-    ],
-)
-def test_settings_of_numpy_are_recorded_as_json_has_them(given):
-    recorded = json.dumps(dataclasses.asdict(training.TrainConfig(**given)))
-    ((name, value),) = given.items()
-    wanted = {"+": 2.0, "1": 1.0} if name == "class_weight" else value
-    assert json.loads(recorded)[name] == wanted
 
 
 def test_what_cannot_be_recorded_is_said_before_training(tmp_path):
@@ -377,44 +284,6 @@ def test_targets_of_the_other_kind_are_refused_before_training_and_prediction(ru
         training.evaluate(run.model, LabelledRows(["a", "b"], ["+"], "short.csv"))
 
 
-def test_figures_by_hand():
-    """Two of three right; class b is never right; class c occurs nowhere."""
-    figures = classification_report(["a", "b", "c"], ["a", "a", "b"], ["a", "a", "a"])
-    assert figures.accuracy == pytest.approx(2 / 3)
-    assert figures.classes[0].precision == pytest.approx(2 / 3)
-    assert figures.classes[0].recall == 1
-    assert figures.macro_f1 == pytest.approx((0.8 + 0) / 2)
-    assert figures.confusion.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 0]]
-    assert figures.most_confused(5) == [("b", "a", 1)]
-    assert figures.rows == 3
-
-
-def test_figures_of_label_sets_by_hand():
-    """Three of four true labels are predicted, and one wrong label; c occurs nowhere."""
-    true = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0]], bool)
-    predicted = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0]], bool)
-    figures = label_set_report(["a", "b", "c"], true, predicted)
-    assert figures.accuracy == pytest.approx(1 / 3)
-    assert figures.micro_f1 == pytest.approx(2 * 3 / (4 + 4))
-    assert figures.macro_f1 == pytest.approx((1 + 0.5) / 2)
-    assert [c.rows for c in figures.classes] == [2, 2, 0]
-    assert figures.rows == 3
-
-
-def test_figures_of_label_sets_are_those_of_scikit_learn():
-    random = np.random.default_rng(0)
-    for labels in (1, 2, 5):
-        true, predicted = random.random((2, 40, labels)) < 0.4
-        figures = label_set_report([f"label{n}" for n in range(labels)], true, predicted)
-        # A column that is never borne nor predicted, for scikit-learn takes a single one for two classes.
-        padded = [np.pad(each, ((0, 0), (0, 1))) for each in (true, predicted)]
-        wanted = precision_recall_fscore_support(*padded, zero_division=0.0)
-        found = [(c.precision, c.recall, c.f1, c.rows) for c in figures.classes]
-        np.testing.assert_allclose(found, np.transpose(wanted)[:-1])
-        assert figures.micro_f1 == pytest.approx(f1_score(*padded, average="micro"))
-        assert figures.macro_f1 == pytest.approx(np.mean(wanted[2][:-1]))
-
-
 @pytest.mark.slow
 def test_a_single_label_can_be_learned_that_a_row_bears_or_not(tmp_path):
     targets = [["good"] if "good" in text else [] for text in ROWS.inputs]
@@ -427,12 +296,6 @@ def test_a_single_label_can_be_learned_that_a_row_bears_or_not(tmp_path):
     )
     assert (run.model.labels, run.model.multi_label) == (["good"], True)
     assert run.figures.summary()["micro_f1"] == 1.0
-
-
-def test_the_calibration_error_by_hand():
-    """Two of confidence 0.7, one of which is right, and one of 1.0, which is: gaps of 0.4 and 0 in all."""
-    error = calibration_error(["a", "a", "b"], ["a", "b", "b"], np.array([0.7, 0.7, 1.0]))
-    assert error == pytest.approx((2 * 0.7 - 1) / 3)
 
 
 @pytest.mark.slow
@@ -463,52 +326,6 @@ def test_temperature_of_several_labels_a_row():
     bias.assign([5.0, -5.0])
     rows = LabelledRows(["word"] * 400, [["a"], ["a"], ["a"], ["b"]] * 100, "made up")
     assert calibrate(model, rows) == pytest.approx(5 / np.log(3), rel=0.03)
-
-
-def test_a_new_directory_appears_whole_or_not_at_all(tmp_path):
-    target = tmp_path / "folder"
-    with pytest.raises(RuntimeError), new_directory(target) as draft:  # noqa: PT012
-        (draft / "half").touch()
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
-    with new_directory(target) as draft:
-        (draft / "whole").touch()
-        assert not target.exists()
-    assert [path.name for path in target.iterdir()] == ["whole"]
-    assert target.stat().st_mode & 0o777 == tmp_path.joinpath("folder").stat().st_mode & 0o777 != 0o700
-    with pytest.raises(FileExistsError), new_directory(target):
-        pytest.fail("an existing folder is replaced only where asked")
-
-
-def test_a_removed_directory_is_gone_for_readers_even_if_its_rest_stays_on_the_disk(tmp_path, monkeypatch):
-    target = tmp_path / "1"
-    target.mkdir()
-
-    def refused(*_, **__):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "rmdir", refused)
-    remove_directory(target)
-    assert not target.exists()
-
-
-def test_two_writers_of_one_folder_do_not_mix(tmp_path):
-    target = tmp_path / "1"
-    with draft_directory(target) as first, draft_directory(target) as second:
-        (first / "first").touch()
-        (second / "second").touch()
-        publish(first, target)
-        with pytest.raises(FileExistsError, match="exists already"):
-            publish(second, target)
-    assert [path.name for path in target.iterdir()] == ["first"]
-    assert [path.name for path in tmp_path.iterdir()] == ["1"]
-
-
-def test_a_file_is_replaced_at_once(tmp_path):
-    write_file(tmp_path / "new" / "file", b"one")
-    write_file(tmp_path / "new" / "file", b"two")
-    assert (tmp_path / "new" / "file").read_bytes() == b"two"
-    assert len(list((tmp_path / "new").iterdir())) == 1
 
 
 @pytest.mark.slow

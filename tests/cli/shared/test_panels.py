@@ -1,4 +1,4 @@
-"""The help of the commands: options under headings, and those headings agree with what is refused."""
+"""The help of the commands: options under headings, within the width of a terminal, and true defaults."""
 
 import dataclasses
 import re
@@ -11,13 +11,9 @@ from click.testing import CliRunner
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import TASKS, check_task, tasks_of
+from keras_selfattn.tasks import TASKS, tasks_of
 
-NAMES = [task.name for task in TASKS]
 COMMANDS = main.list_commands(click.Context(main))
-# Of several tasks, and wanted by most: these stand first, whatever the task.
-FIRST = {"text", "label", "separator", "has_header"}
 
 
 def command(name):
@@ -44,12 +40,6 @@ def printed_panels(name):
     return panels
 
 
-def tasks_of_heading(heading):
-    """The tasks that a heading names; all of them where it names none."""
-    found = re.fullmatch(r"Only for the tasks? (.+)", heading)
-    return re.split(r", | and ", found[1]) if found else NAMES
-
-
 def refused(option, task):
     """Return True if `train` refuses an option for a task before it reads its file, which is missing."""
     words = [option.opts[0]]
@@ -74,32 +64,6 @@ def test_every_option_stands_under_exactly_one_heading(name):
 def test_no_line_of_a_help_is_wider_than_the_terminal(name, width):
     for line in helped(name, width).splitlines():
         assert len(line) <= width or re.fullmatch(r"  --\S+( \S+)*", line), line
-
-
-@pytest.mark.parametrize("name", ["train", "evaluate", "export"])
-def test_the_options_of_a_task_stand_under_its_heading(name):
-    panels = printed_panels(name)
-    by_flag = {each.opts[0]: each.name for each in command(name).params if isinstance(each, click.Option)}
-    for heading, flags in panels.items():
-        for flag in set(flags) - {"--help"}:
-            if by_flag[flag] not in FIRST:
-                assert tuple(tasks_of_heading(heading)) == (tasks_of(by_flag[flag]) or tuple(NAMES)), flag
-    assert panels["Only for the task images"][0] == "--image-size"
-
-
-def test_train_refuses_an_option_exactly_for_the_tasks_that_its_heading_leaves_out():
-    known = {each.opts[0]: each for each in command("train").params}
-    for heading, flags in printed_panels("train").items():
-        if heading.startswith("Only for"):
-            assert flags
-            for flag in flags:
-                found = [task for task in NAMES if not refused(known[flag], task)]
-                assert found == tasks_of_heading(heading), flag
-
-
-def test_train_has_every_option_that_a_task_knows():
-    known = {each.name for each in command("train").params}
-    assert {name for task in TASKS for name in (*task.reading, *task.all_settings)} <= known
 
 
 def test_the_help_of_train_lists_every_task_with_its_endings():
@@ -144,11 +108,6 @@ def test_a_new_task_is_in_the_help_and_refuses_options_without_a_change_of_the_c
     assert refused == "Error: --balanced is for one label a row. The task is sound: leave it out.\n"
 
 
-def test_the_tasks_that_begin_with_others_are_those_whose_models_can():
-    for task in TASKS:
-        assert task.begins == hasattr(getattr(models, task.kind), "starting_point"), task.name
-
-
 def test_the_defaults_in_the_help_of_train_are_those_of_the_models():
     options = {each.name: each for each in command("train").params if isinstance(each, click.Option)}
     checked = set()
@@ -163,12 +122,3 @@ def test_the_defaults_in_the_help_of_train_are_those_of_the_models():
 
 def test_the_help_of_query_says_which_version_is_asked_by_default():
     assert re.search(r"--version N +Version to ask\. +\[default: the latest\]", helped("query"))
-
-
-def test_the_refusal_says_what_to_do():
-    images = next(task for task in TASKS if task.name == "images")
-    with pytest.raises(ConfigError) as error:
-        check_task(images, {"row_id": "machine"})
-    assert str(error.value) == (
-        "--id is for the task series, regression, forecast. The task is images: leave it out."
-    )

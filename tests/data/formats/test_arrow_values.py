@@ -5,14 +5,9 @@ import decimal
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from polars_files import INT128, unpacked
-from polars_files import VIEWS as FILE_OF_VIEWS
 
-from keras_selfattn.data.formats.arrow_tables import arrow_records
 from keras_selfattn.data.formats.arrow_values import held_values, plain_views
-from keras_selfattn.errors import DataError
 
 NS = 1_700_000_000_123_456_789
 
@@ -96,33 +91,3 @@ def test_names_of_classes_may_be_views():
     plain = plain_views(pa.record_batch({"x": column})).column("x")
     assert plain.type == pa.dictionary(pa.int8(), pa.string())
     assert plain.to_pylist() == ["b", None, "a"]
-
-
-def test_files_of_views_are_read_for_training(tmp_path):
-    file = unpacked(tmp_path / "rows.feather", FILE_OF_VIEWS)
-    wanted = [(1, {"text": "good", "label": "+"}), (2, {"text": "bad", "label": "-"})]
-    assert arrow_records(file, ["text", "label"]) == wanted
-    pq.write_table(pa.table({"text": pa.array(["good"], pa.string_view())}), tmp_path / "rows.parquet")
-    assert arrow_records(tmp_path / "rows.parquet", ["text"]) == [(1, {"text": "good"})]
-
-
-def test_a_type_that_arrow_cannot_read_is_no_broken_file(tmp_path):
-    file = unpacked(tmp_path / "rows.parquet", INT128)
-    with pytest.raises(
-        DataError, match=r"rows.parquet holds a type that pyarrow .* cannot read: Integers with"
-    ) as error:
-        arrow_records(file, ["text"])
-    assert "whole" not in str(error.value)
-    file.write_bytes(b"PAR1 half a file")
-    with pytest.raises(DataError, match="is not a whole Parquet file: .* Write or copy it again"):
-        arrow_records(file, ["text"])
-
-
-def test_a_date_that_python_cannot_hold_is_refused_with_its_row(tmp_path):
-    far = pa.table({"text": ["a", "b"], "label": pa.array([0, 2**30], pa.date32())})
-    pq.write_table(far, tmp_path / "rows.parquet")
-    with pytest.raises(
-        DataError, match=r"rows.parquet: the 'label' in row 2 cannot be read: as date32.* out of range"
-    ):
-        arrow_records(tmp_path / "rows.parquet", ["text", "label"])
-    assert arrow_records(tmp_path / "rows.parquet", ["text"])[1] == (2, {"text": "b"})

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from keras_selfattn.batch.row_files import open_rows
-from keras_selfattn.data.formats.arrow_tables import arrow_records
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import ConfigError, DataError
@@ -61,24 +59,6 @@ def test_names_that_are_numbers_are_not_their_places(tmp_path):
     stars = {"names": ["5", "1"], "_type": "ClassLabel"}
     file = table(tmp_path, {"text": ["a", "b"], "label": [0, 1]}, {"label": stars})
     assert read_table(file).targets == ["5", "1"]
-
-
-def test_classes_inside_others_have_names_too(tmp_path):
-    columns = {
-        "text": ["a"],
-        "inner": [{"kind": 1, "n": 7}],
-        "several": [[{"kind": 0}, {"kind": -1}]],
-        "old": [{"kind": [1, 0]}],
-    }
-    features = {
-        "inner": {"kind": OPINION, "n": {"dtype": "int64", "_type": "Value"}},
-        "several": {"feature": {"kind": OPINION}, "_type": "List"},
-        "old": {"feature": {"kind": OPINION}, "length": -1, "_type": "Sequence"},
-    }
-    [(_, record)] = arrow_records(table(tmp_path, columns, features), list(columns))
-    assert record["inner"] == {"kind": "pos", "n": 7}
-    assert record["several"] == [{"kind": "neg"}, {"kind": None}]
-    assert record["old"] == {"kind": ["pos", "neg"]}
 
 
 def test_a_class_of_minus_one_is_a_missing_label(tmp_path):
@@ -149,19 +129,3 @@ def test_a_token_without_a_class_is_an_error(tmp_path, number):
     file = table(tmp_path, columns, {"labels": TAGS})
     with pytest.raises(DataError, match=r"'labels' in (line|row) 2"):
         read_tagged(file)
-
-
-def test_predict_reads_the_same_names(tmp_path):
-    columns = {"text": ["a", "b", "c"], "label": [1, 7, -1]}
-    file = table(tmp_path, columns, {"text": TEXT, "label": OPINION})
-    [window] = open_rows(file).windows(None)
-    assert [window.records[row]["label"] for row in (0, 2)] == ["pos", None]
-    assert [bool(window.problem(row)) for row in range(3)] == [False, True, False]
-
-
-def test_a_window_that_is_cut_keeps_its_names(tmp_path):
-    """As on Ray, where windows end where others begin."""
-    file = table(tmp_path, {"text": ["a", "b", "c"], "label": [1, 0, 1]}, {"label": OPINION})
-    [window] = open_rows(file).windows([1])
-    cut = window.cut([2])
-    assert ([*cut.lines], cut.records[0]["label"], len(cut.records)) == ([2], "neg", 1)

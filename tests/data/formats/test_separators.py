@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from keras_selfattn.asking.asked_rows import asked_rows
 from keras_selfattn.cli.main import main
-from keras_selfattn.data.formats.records import Place, iter_records, iter_rows
+from keras_selfattn.data.formats.records import iter_records
 from keras_selfattn.data.series import read_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
@@ -78,22 +78,6 @@ def test_corpora_and_series_are_read_with_it(tmp_path):
     assert [rows.place(row) for row in (0, 1)] == ["series 'a', line 2", "series 'b', line 4"]
 
 
-def test_a_file_of_a_run_is_separated_as_that_of_its_training_was(tmp_path):
-    (tmp_path / "model.keras").touch()
-    config = {"kind": "TextClassifier", "reading": {"label": "stars", "separator": ";"}}
-    written(tmp_path, "config.json", json.dumps(config))
-    rows = rows_for_run(tmp_path, written(tmp_path, "t.csv", "text;stars\na, b;+\n"), {})
-    assert (rows.inputs, rows.targets) == (["a, b"], ["+"])
-    assert rows_for_run(
-        tmp_path, written(tmp_path, "u.csv", "text,stars\na,+\n"), {"separator": ","}
-    ).inputs == ["a"]
-    lines = written(tmp_path, "t.jsonl", '{"text": "a", "stars": "+"}\n')
-    assert rows_for_run(tmp_path, lines, {}).targets == ["+"], "lines of JSON have no separator"
-    written(tmp_path, "config.json", json.dumps({"kind": "MaskedTokenModel", "reading": {"separator": ";"}}))
-    assert corpus_for_run(tmp_path, tmp_path / "t.csv", {}) == ["a, b"]
-    assert corpus_for_run(tmp_path, lines, {}) == ["a"]
-
-
 def test_a_query_reads_its_file_with_it(tmp_path):
     signature = Signature({"text": TensorSpec("string", (None,))}, {})
     file = written(tmp_path, "in.csv", "id;text\n1;a, film\n")
@@ -125,16 +109,6 @@ def test_a_table_without_a_header_has_columns_by_number(tmp_path):
     frames = written(tmp_path, "s.csv", "a;up;1\na;up;2\nb;down;5\n")
     rows = read_series(frames, row_id="1", label="2", separator=";", has_header=False)
     assert [row[:, 0].tolist() for row in rows.inputs] == [[1.0, 2.0], [5.0]]
-
-
-@pytest.mark.parametrize("content", ["a,+\nb,-\nc,+\n", '"a\nz",+\n\nb,-\n'])
-def test_reading_goes_on_after_any_row_of_a_table_without_a_header(tmp_path, content):
-    file = written(tmp_path, "t.csv", content)
-    rows = list(iter_rows(file, has_header=False))
-    assert [row.values["2"] for row in rows] == ["+", "-", "+"][: len(rows)]
-    assert list(iter_rows(file, has_header=False, start=Place())) == rows
-    for number, row in enumerate(rows):
-        assert list(iter_rows(file, has_header=False, start=row.end)) == rows[number + 1 :]
 
 
 def test_a_header_is_not_denied_of_files_that_have_none(tmp_path):

@@ -15,23 +15,10 @@ from keras_selfattn.data.quickstart.languages import (
     load_messages,
     names_table,
 )
-from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, all_names, load_names, split_by_thing
+from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES, load_names, split_by_thing
 from keras_selfattn.data.quickstart.sentences import SENTENCES
 
 MARKUP = re.compile(r"%\(|%s|<[a-z]|&nbsp;|Project-Id")
-
-
-def test_a_name_that_languages_share_is_kept_for_each_of_them_where_all_are_asked_for():
-    def madagascar(names):
-        return [(name.text, name.language) for name in names if name.thing == "territory:MG"]
-
-    languages = ["de", "fr", "tr"]
-    assert madagascar(all_names(languages)) == [
-        ("Madagaskar", "de"),
-        ("Madagascar", "fr"),
-        ("Madagaskar", "tr"),
-    ]
-    assert madagascar(load_names(languages)) == [("Madagascar", "fr")]
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import jsonschema
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
@@ -27,45 +26,13 @@ from keras_selfattn.export import (
     read_card,
 )
 from keras_selfattn.export.portable import write
-from keras_selfattn.export.portable.frozen_graphs import with_expanded_axes
-from keras_selfattn.export.portable.tokenizer_export import tokenizer_json
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.pretrained.word_pieces import WordPieces
-from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
-from keras_selfattn.models.subwords.byte_pairs import BytePairs
-from keras_selfattn.models.subwords.wordpiece import WordPiece
-from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
-from keras_selfattn.models.text.tokenizer import Tokenizer as Words
 from keras_selfattn.serving.server.storage.version_folders import missing_file
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from pretrained_folders import MPNET, write_folder
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 1, "ngram_buckets": 64}
-TEXTS = [
-    "Good film, good FILM!",
-    "it's a film_noir of 1999 …",
-    "",
-    " \t\n\v\u3000 ",
-    "日本語 ไทย ひらがな",
-    "ÉTÉ Straße İstanbul ΣΑΣ",
-    "good<unk>[MASK] bad",
-    "x" * 120,
-]
-
-
-def word_piece():
-    settings = WordPieceSettings(16, added_tokens={"[MASK]": 4, "<unk>": 9}, normalized_tokens=("<unk>",))
-    return WordPiece(
-        settings, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "日", "<unk>"]
-    )
-
-
-def byte_pairs():
-    letters = map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)])
-    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *letters, "go", "goo", "Ġf", "<mask>"]
-    settings = BytePairSettings(16, merges=("g o", "go o", "Ġ f"), added_tokens={"<mask>": 263})
-    return BytePairs(settings, vocabulary)
 
 
 def text_model(**settings):
@@ -230,27 +197,6 @@ def test_the_server_says_what_it_lacks(file, said, tmp_path):
     assert missing_file(tmp_path) == said
 
 
-@pytest.mark.parametrize(
-    "tokenizer",
-    [
-        Words(TextConfig(**SMALL), ["good", "a", "it's", "film_noir", "日", "ไ", "été", "!", "straße"]),
-        Words(TextConfig(**SMALL, lowercase=False), ["good", "FILM", "ΣΑΣ"]),
-        Words(TextConfig(**SMALL, tokens="characters"), ["g", "o", " ", "\n", "日", "i", "̇"]),
-        word_piece(),
-        byte_pairs(),
-    ],
-    ids=["words", "words with case", "characters", "wordpiece", "byte pairs"],
-)
-def test_tokenizer_json_gives_the_package_tokenizers_the_same_ids(tokenizer):
-    read = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
-    wanted = tokenizer(tf.constant(TEXTS)).to_list()
-    read.no_padding()
-    assert [read.encode(text).ids for text in TEXTS] == wanted
-    padded = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer))).encode_batch(TEXTS)
-    assert {len(row.ids) for row in padded} == {max(map(len, wanted))}
-    assert padded[2].ids[-1] == 0
-
-
 @pytest.mark.parametrize("make", [models.TextEncoder, models.TokenClassifier])
 def test_the_examples_show_padding_that_a_text_has(tmp_path, converted, make):
     """As docs/savedmodel.md says: the id `vocabulary_size` where the package gives 0 to a real token."""
@@ -272,16 +218,6 @@ def test_the_examples_show_padding_that_a_text_has(tmp_path, converted, make):
     else:
         assert last["tokens"] == ["a", "<pad>", "film"]
         assert last["features"] == [ids_of(token) for token in last["tokens"]] == [[5], [size], [8]]
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "byte pairs"])
-def test_tokenizer_json_of_a_labeller_gives_the_pieces_of_each_token(kind):
-    tokenizer = word_piece() if kind == "wordpiece" else byte_pairs()
-    pieces = WordPieces(tokenizer)
-    read = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, of_tokens=True)))
-    tokens = ["good", "films", "it's", "日本", "x" * 40, "<mask>"]
-    found = pieces(tf.constant(tokens)).numpy()
-    assert [read.encode(token).ids for token in tokens] == [row[row != 0].tolist() for row in found]
 
 
 def features_of(token, settings):
@@ -317,22 +253,3 @@ def test_token_features_json_and_the_docs_are_enough_to_make_the_features(tmp_pa
     for row in rows:
         assert [features_of(token, settings) for token in row] == labeller.tokenizer(row).numpy().tolist()
     assert read_card(path)["label_rule"] == "valid spans"
-
-
-def test_a_slice_that_adds_an_axis_is_one_that_converters_know():
-    @tf.function(input_signature=[tf.TensorSpec([None, None])])
-    def graph(x):
-        return x[..., None], x[:, None], x[None, 1:], x[:, 0]
-
-    found = with_expanded_axes(graph.get_concrete_function().graph.as_graph_def())
-    assert sorted(node.op for node in found.node if node.op in ("ExpandDims", "StridedSlice")) == [
-        *["ExpandDims"] * 2,
-        *["StridedSlice"] * 2,
-    ]
-    x = np.arange(6, dtype="float32").reshape(2, 3)
-    names = [node.name for node in found.node if node.op in ("ExpandDims", "StridedSlice")]
-    with tf.Graph().as_default() as again, tf.compat.v1.Session(graph=again) as session:
-        tf.graph_util.import_graph_def(found, name="")
-        answers = session.run([f"{name}:0" for name in names], {"x:0": x})
-    for answer, wanted in zip(answers, (x[..., None], x[:, None], x[None, 1:], x[:, 0]), strict=True):
-        np.testing.assert_array_equal(answer, wanted)

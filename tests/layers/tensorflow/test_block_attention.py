@@ -247,12 +247,6 @@ def test_no_sample_with_a_token_gives_zeros_and_no_gradient(small_blocks):
         assert not found.any()
 
 
-@pytest.mark.parametrize("gaps", [False, True])
-def test_of_no_positions_no_sample_has_a_token(gaps):
-    tokens = packing.PackedTokens(tf.zeros([3, 0, 2]), tf.ones([3, 0], tf.bool), gaps=gaps, from_zero=gaps)
-    assert (int(tokens.samples), array(tokens.spans).tolist()) == (0, [0, 0, 0])
-
-
 @pytest.mark.process
 def test_fit_predict_and_export_work_on_packed_tokens(small_blocks, tmp_path):
     tokens = keras.Input((None,), dtype="int32")

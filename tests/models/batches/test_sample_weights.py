@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from keras_selfattn import estimators, models
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.tokens.position_head import PositionAccuracy
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
@@ -189,14 +188,6 @@ def test_wrong_weights_of_rows_or_tokens_are_refused_with_their_place(ragged, we
 def test_weights_of_classes_of_a_labeller_are_refused_with_what_to_give(ragged):
     with pytest.raises(ConfigError, match="Give `sample_weight`: for each row a list with"):
         ragged.fit(RAGGED, RAGGED_LABELS, class_weight={"x": 2.0}, verbose=0)
-
-
-def test_weights_of_padding_are_0_in_a_batch_of_any_length():
-    rows = [np.arange(1, 1 + len(each)) for each in OF_TOKENS]
-    weights = [np.array(each, "float32") for each in OF_TOKENS]
-    for lengths in (None, 1):
-        ((_, _, found),) = LengthSortedBatches(rows, rows, weights, batch_size=4, lengths=lengths)
-        assert found.tolist() == [[*OF_TOKENS[row], *[0.0] * (7 - len(rows[row]))] for row in (1, 2, 0, 3)]
 
 
 class Batches(keras.utils.PyDataset):

@@ -6,11 +6,10 @@ import pandas
 import pytest
 import tensorflow as tf
 
-from keras_selfattn import models, training
+from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.sample_weights import row_weights
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
-from keras_selfattn.models.heads.indicators import as_indicators
 from keras_selfattn.models.heads.integer_labels import by_place, named
 from keras_selfattn.models.tokens.position_head import PositionHead
 
@@ -90,29 +89,6 @@ def test_integers_that_are_labels_and_indices_are_refused_with_both_readings(
         by_place("class_weight", given, labels)
     assert f"by label it is {by_label}, by index from 0 {by_index}" in str(caught.value)
     assert "with the labels as text" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("labels", "given", "said"),
-    [
-        (
-            ["1", "2", "3"],
-            dict.fromkeys(range(4), 1.0),
-            "mixes labels and indices: 0 is no label, and 3 no index",
-        ),
-        (["a", "b", "c"], dict.fromkeys(range(4), 1.0), "no label or class: 3. They are a, b, c"),
-        (["a", "b"], {-1: 1.0}, "no label or class: -1"),
-        (["+", "-"], {"0": 1.0}, "no label or class: '0'"),
-        (["1", "2"], {1.0: 1.0}, "no label or class: 1.0"),
-        (["0", "1"], {True: 1.0}, "no label or class: True"),
-        (["a", "b"], {None: 1.0}, "no label or class: None"),
-        (["1", "2"], {"2": 1.0, 1: 1.0, 2: 3.0}, "two values for the label '2': of '2' and of 2"),
-        (["a", "b"], {"a": 1.0, 0: 3.0}, "two values for the label 'a': of 'a' and of 0"),
-    ],
-)
-def test_keys_that_are_no_class_or_one_twice_are_refused(labels, given, said):
-    with pytest.raises(ConfigError, match=said):
-        ClassHead(labels).class_weights(given, [])
 
 
 @pytest.mark.slow
@@ -227,33 +203,6 @@ def test_integers_of_positions_are_indices_up_to_the_padding():
         model.evaluate(rows[:1], [[1, 7]], verbose=0)
     with pytest.raises(ConfigError, match="`class_weight` is for one label a row. The task is labelling"):
         model.fit(rows, tags, class_weight={0: 2.0}, verbose=0)
-
-
-def test_a_config_of_training_keeps_booleans_apart_from_indices():
-    found = training.TrainConfig(class_weight={True: 5.0, np.False_: 2.0}).class_weight
-    assert found == {"True": 5.0, "False": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("labels", "columns", "names"),
-    [
-        (["x", "y"], [0, 1], ["x", "y"]),
-        (["x", "y"], [1, 0], ["y", "x"]),
-        (["x", "y"], ["y", "x"], ["y", "x"]),
-        # As the default columns of an array in a table: 0 is no label, so that 1 is the second one.
-        (["1", "2"], [0, 1], ["1", "2"]),
-        (["1", "2"], [2, 1], ["2", "1"]),
-    ],
-)
-def test_integer_columns_of_a_table_are_all_labels_or_all_indices(labels, columns, names):
-    table = pandas.DataFrame([[1, 0], [0, 1]], columns=columns)
-    assert as_indicators(table, labels).one_hot() == names
-
-
-def test_integer_columns_that_can_be_read_in_two_ways_are_refused():
-    table = pandas.DataFrame([[1, 0], [0, 1]], columns=[1, 2])
-    with pytest.raises(DataError, match=r"`columns` can be read in two ways.* with the labels as text"):
-        as_indicators(table, ["1", "2", "3"])
 
 
 @pytest.mark.parametrize("make", [ClassHead, MultiLabelHead, PositionHead])

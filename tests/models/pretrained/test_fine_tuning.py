@@ -1,11 +1,10 @@
-"""Fine-tuning: the optimizer, a classifier that starts from a pretrained folder, and its path to a server."""
+"""Fine-tuning: a classifier that starts from a pretrained folder, and its path to a server."""
 
 import dataclasses
 import json
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +16,6 @@ from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.export import export_saved_model
-from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.models.optimizers import FineTuningAdamW
 from keras_selfattn.runs.run_folder import load_run, read_config
 
@@ -32,67 +30,6 @@ def folder(tmp_path_factory):
 
 def weights_of(model, name):
     return [np.array(weight) for weight in model.core.get_layer(name).weights]
-
-
-def stepped(optimizer, weights, gradients):
-    """Applies a list of gradients for each step; returns the weights."""
-    variables = [keras.Variable(value, name=name) for name, value in weights.items()]
-    for step in gradients:
-        optimizer.apply_gradients(zip(map(tf.convert_to_tensor, step), variables, strict=True))
-    return [np.array(each) for each in variables]
-
-
-def test_dense_weights_move_as_with_keras_adamw():
-    random = np.random.default_rng(0)
-    weights = {"kernel": random.normal(size=(3, 5)), "bias": random.normal(size=5)}
-    gradients = [[random.normal(size=value.shape) for value in weights.values()] for _ in range(4)]
-    settings = {"learning_rate": 0.1, "weight_decay": 0.3, "global_clipnorm": 1.5}
-    theirs = keras.optimizers.AdamW(**settings)
-    theirs.exclude_from_weight_decay(var_names=["bias"])
-    for ours, wanted in zip(
-        stepped(FineTuningAdamW(**settings), weights, gradients),
-        stepped(theirs, weights, gradients),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_a_factor_scales_rate_and_decay_and_the_longest_path_counts():
-    weights = {"kernel": np.full((2, 2), 4.0)}
-    gradients = [[np.ones((2, 2))]]
-    found = stepped(
-        FineTuningAdamW(0.1, rates={"kern": 9.0, "kernel": 0.5}, weight_decay=0.2), weights, gradients
-    )
-    # The first step of Adam has the length of the rate.
-    np.testing.assert_allclose(found[0], 4 - 4 * 0.05 * 0.2 - 0.05, rtol=1e-5)
-    optimizer = FineTuningAdamW(rates={"a": 0.5, "a/b": 0.25})
-    assert [optimizer.rate_of(path) for path in ("a/b/kernel", "a/bc", "a", "b/a")] == [0.25, 0.5, 0.5, 1.0]
-
-
-def test_of_a_table_only_the_rows_in_use_move_and_repeats_add_up():
-    random = np.random.default_rng(1)
-    old, factors = random.normal(size=(7, 3)), random.normal(size=(4, 3))
-    table = keras.Variable(old.astype("float32"), name="tokens")
-    optimizer = FineTuningAdamW(0.1, weight_decay=0.3, global_clipnorm=0.7, beta_1=0.8, beta_2=0.9)
-    optimizer.build([table])
-    first, second, wanted = np.zeros((7, 3)), np.zeros((7, 3)), old.copy()
-    for step, ids in enumerate([[1, 4, 4, 2], [4, 0, 1, 4]], start=1):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.gather(table.value, ids) * tf.cast(factors, tf.float32))
-        (gradient,) = tape.gradient(loss, [table.value])
-        assert isinstance(gradient, tf.IndexedSlices)
-        optimizer.apply_gradients([(gradient, table)])
-        dense = np.zeros((7, 3))
-        np.add.at(dense, ids, factors)
-        dense *= min(1, 0.7 / np.linalg.norm(dense))
-        rows = sorted(set(ids))
-        first[rows] = 0.8 * first[rows] + 0.2 * dense[rows]
-        second[rows] = 0.9 * second[rows] + 0.1 * dense[rows] ** 2
-        rate = 0.1 * np.sqrt(1 - 0.9**step) / (1 - 0.8**step)
-        moved = rate * first[rows] / (np.sqrt(second[rows]) + 1e-7)
-        wanted[rows] = wanted[rows] * (1 - 0.1 * 0.3) - moved
-    np.testing.assert_allclose(np.array(table), wanted, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(np.array(table)[[3, 5, 6]], old[[3, 5, 6]].astype(np.float32))
 
 
 def test_the_gradient_of_a_models_table_names_its_rows(folder):
@@ -227,36 +164,12 @@ def test_blank_texts_are_refused(folder):
         models.TextClassifier(start=folder).adapt(["", " ", "\n", ""], ["+", "-", "+", "-"])
 
 
-def test_a_run_that_lost_its_model_is_no_pretrained_folder(tmp_path):
-    for name in ("config.json", "metrics.json"):
-        (tmp_path / name).write_text("{}")
-    assert not holds_pretrained(tmp_path)
-
-
 def test_a_fine_tuned_run_is_no_start(folder, tmp_path):
     model = models.TextClassifier({"wide": False}, start=folder)
     model.adapt(TEXTS, LABELS)
     model.save(tmp_path / "m.keras")
     with pytest.raises(RunError, match="was fine-tuned from a pretrained encoder. Begin with that"):
         models.TextClassifier(start=tmp_path / "m.keras")
-
-
-def test_what_the_optimizer_cannot_do_is_refused_and_exclusions_count():
-    with pytest.raises(ConfigError, match="`amsgrad`"):
-        FineTuningAdamW(amsgrad=True)
-    optimizer = FineTuningAdamW(0.1, weight_decay=0.5)
-    optimizer.exclude_from_weight_decay(var_names=["kernel"])
-    assert stepped(optimizer, {"kernel": np.ones(2)}, [[np.zeros(2)]])[0].tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("shape", [(5,), (5, 2, 3)])
-def test_tables_of_any_rank_are_updated(shape):
-    table = keras.Variable(np.ones(shape, "float32"), name="table")
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(tf.gather(table.value, [[1, 3], [1, 1]]))
-    FineTuningAdamW(0.1).apply_gradients([(tape.gradient(loss, table.value), table)])
-    moved = (np.array(table) < 1).reshape(5, -1).all(axis=1)
-    assert moved.tolist() == [False, True, False, True, False]
 
 
 def test_long_texts_are_cut_and_told_and_training_reads_spans(folder):
@@ -291,14 +204,6 @@ def test_long_texts_are_cut_and_told_and_training_reads_spans(folder):
 def test_what_the_folder_determines_cannot_be_changed(folder, config, match):
     with pytest.raises(ConfigError, match=match):
         models.TextClassifier(config, start=folder)
-
-
-@pytest.mark.parametrize(
-    "change", [{"head_dropout": 1.0}, {"wide": 1}, {"training_span": 0}, {"frozen_layers": -1}]
-)
-def test_fields_out_of_range_are_named(change):
-    with pytest.raises(ConfigError, match=f"`{next(iter(change))}`"):
-        models.FineTunedConfig(**change)
 
 
 def test_a_config_without_a_folder_is_refused_before_training():

@@ -8,15 +8,6 @@ import tensorflow as tf
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.series.forecast_features import NaiveForecast
-from keras_selfattn.models.series.frame_layers import (
-    FramePositions,
-    Frames,
-    last_values,
-    patches,
-    window_counts,
-)
-from keras_selfattn.models.series.number_head import NumbersHead, StandardisedSquaredError
-from keras_selfattn.rows.series import as_series
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_positions": 4}
 ATTENTION = {**SMALL, "kernels": 0}
@@ -60,16 +51,6 @@ def test_a_row_is_answered_alike_whatever_the_padding_of_its_batch(trained):
     np.testing.assert_allclose(together, alone, atol=2e-6)
     more = np.concatenate([series[0], np.full((9, 2), NAN, "float32")])[None]
     np.testing.assert_allclose(trained.core(more), together[:1], atol=2e-6)
-
-
-def test_rows_come_as_lists_or_arrays_with_one_feature_or_several():
-    rows = [row.tolist() for row in as_series([[1, 2, 3], np.array([4.0, NAN])])]
-    assert rows == [[[1.0], [2.0], [3.0]], [[4.0]]], "NaN at the end is padding"
-    assert [row.shape for row in as_series(np.zeros((2, 5, 3)))] == [(5, 3), (5, 3)]
-    assert [row.shape for row in as_series(np.zeros((2, 5)))] == [(5, 1), (5, 1)]
-    assert [row.shape for row in as_series([[], np.ones((2, 3))])] == [(0, 3), (2, 3)]
-    holes = as_series([[[1.0, None], [None, None], [2.0, 3.0]]])[0]
-    np.testing.assert_array_equal(holes, [[1, NAN], [NAN, NAN], [2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -156,87 +137,6 @@ def test_half_of_what_training_learns_is_refused():
         models.ForecastConfig(season=0)
 
 
-def test_frames_are_standardised_by_what_is_known():
-    layer = Frames()
-    layer.learn([np.array([[1.0, 5.0], [3.0, NAN]], "float32"), np.array([[2.0, 5.0]], "float32")])
-    np.testing.assert_allclose(layer.mean, [2.0, 5.0])
-    np.testing.assert_allclose(layer.deviation, [np.sqrt(2 / 3), 1.0], rtol=1e-6)
-    rows = np.array([[[2.0, 6.0], [NAN, 5.0], [NAN, NAN]]], "float32")
-    np.testing.assert_allclose(layer(rows)[0], [[0, 1], [0, 0], [0, 0]], atol=1e-6)
-    assert np.asarray(layer.compute_mask(rows)).tolist() == [[True, True, False]]
-
-
-def test_relative_frames_are_those_less_the_last_known_value():
-    layer = Frames(relative=True)
-    layer.build((None, None, 2))
-    rows = np.array([[[1.0, 9.0], [4.0, NAN], [NAN, NAN]]], "float32")
-    np.testing.assert_allclose(last_values(rows), [[4.0, 9.0]])
-    np.testing.assert_allclose(layer(rows)[0], [[-3, 0], [0, 0], [0, 0]])
-    np.testing.assert_allclose(layer(rows + 1000)[0], layer(rows)[0], atol=1e-4)
-
-
-def test_patches_multiply_as_a_convolution_does():
-    random = np.random.default_rng(0)
-    x, kernel = random.normal(size=(2, 11, 3)).astype("f"), random.normal(size=(5, 3, 7)).astype("f")
-    for dilation in (1, 2, 3):
-        wanted = keras.ops.conv(x, kernel, padding="same", dilation_rate=dilation)
-        found = keras.ops.matmul(patches(x, 5, dilation), kernel.reshape(15, 7))
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
-
-
-def test_windows_count_their_real_frames_and_average_them_alone():
-    real = np.array([[1, 1, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 0]], bool)
-    assert np.asarray(window_counts(real, 3)).tolist() == [[3, 1, 0], [1, 0, 0]]
-    assert np.asarray(window_counts(real, 1)).tolist() == real.astype(int).tolist()
-    layer = FramePositions(4, kernel_size=3, stride=3)
-    x = np.random.default_rng(0).normal(size=(2, 7, 2)).astype("f")
-    found = np.asarray(layer(x, mask=real))
-    changed = np.where(real[:, :, None], x, 99.0).astype("f")
-    np.testing.assert_array_equal(layer(changed, mask=real), found, err_msg="masked frames count for nothing")
-    assert (found[1, 1:] == 0).all()
-    np.testing.assert_allclose(layer(x[1:, :1], mask=real[1:, :1])[0, 0], found[1, 0], atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_regressor_answers_in_the_units_of_its_targets():
-    keras.utils.set_random_seed(0)
-    series, _ = rising_and_falling(40)
-    targets = [1000 + 50 * float(row[-1, 0]) for row in series]
-    model = models.SeriesRegressor(SMALL)
-    model.compile(keras.optimizers.Adam(0.02))
-    model.fit(series, targets, epochs=10, verbose=0)
-    found = model.predict(series, verbose=0)[:, 0]
-    assert np.abs(found - targets).mean() < 10, "of a deviation of 50"
-    np.testing.assert_allclose(
-        model.baselines(series)["mean of training"], np.full((40, 1), np.mean(targets))
-    )
-
-
-def test_the_loss_counts_in_deviations_of_the_targets():
-    head = NumbersHead.from_targets(NumbersHead.read([[1.0, 10.0], [3.0, 10.0]]))
-    assert (head.mean, head.deviation) == ([2.0, 10.0], [1.0, 1.0])
-    loss = StandardisedSquaredError([2.0, 4.0])
-    np.testing.assert_allclose(loss(np.array([[3.0, -4.0]]), np.array([[5.0, 4.0]])), (1 + 4) / 2)
-
-
-@pytest.mark.parametrize(
-    ("targets", "said"),
-    [
-        (None, "Targets are needed"),
-        (["a", "b"], "Target 0 .* must be a number or several. Received 'a'"),
-        ([1.0, None], "Target 1 .* must be a number"),
-        ([1.0, NAN], "Target 1 .* must be finite"),
-        ([[1.0, 2.0], [1.0]], "Target 1 .* has 1 numbers, target 0 has 2"),
-        ([1.0], "Received 2 and 1"),
-    ],
-)
-def test_targets_that_are_no_numbers_are_refused(targets, said):
-    model = models.SeriesRegressor(SMALL)
-    model.compile()
-    with pytest.raises(DataError, match=said):
-        model.fit([[1.0], [2.0]], targets, verbose=0)
-
-
 def test_the_naive_forecast_repeats_the_last_season_of_what_is_known():
     rows = np.full((4, 5, 2), NAN, "float32")
     rows[0, :, 0] = [1, 2, 3, 4, 5]
@@ -246,22 +146,6 @@ def test_the_naive_forecast_repeats_the_last_season_of_what_is_known():
     assert found.tolist() == [[3, 4, 5, 3], [1, 2, 3, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
     assert np.asarray(NaiveForecast(2, season=1)(rows))[:, 0].tolist() == [5, 3, 2, 0]
     assert NaiveForecast(2, season=4)(np.zeros((1, 0, 1), "float32")).numpy().tolist() == [[0, 0]]
-
-
-@pytest.mark.slow
-def test_a_forecast_moves_with_a_level_that_was_never_seen():
-    keras.utils.set_random_seed(0)
-    wave = np.sin(np.arange(60) * np.pi / 4)
-    rows = [wave[start : start + 16] for start in range(40)]
-    targets = [wave[start + 16 : start + 19] for start in range(40)]
-    model = models.SeriesForecaster({**SMALL, "max_positions": 16})
-    model.compile(keras.optimizers.Adam(0.02))
-    model.fit(rows, targets, epochs=10, verbose=0)
-    found = model.predict(rows, verbose=0)
-    naive = model.baselines(rows)["last value"]
-    assert np.abs(found - targets).mean() < np.abs(naive - targets).mean() / 2
-    above = model.predict([row + 100 for row in rows], verbose=0)
-    np.testing.assert_allclose(above - 100, found, atol=1e-3)
 
 
 @pytest.mark.slow
@@ -283,20 +167,6 @@ def test_noise_acts_in_training_alone(trained):
     assert np.abs(trained(row, training=True) - trained(row, training=True)).max() > 0
 
 
-def test_a_season_longer_than_all_rows_is_refused():
-    model = models.SeriesForecaster({**SMALL, "season": 6})
-    model.compile()
-    with pytest.raises(DataError, match="`season` is 6 frames, and the longest row has 5"):
-        model.fit([np.arange(5.0)] * 4, [[5.0]] * 4, epochs=1, verbose=0)
-
-
-def test_a_season_as_long_as_the_longest_row_is_taken():
-    model = models.SeriesForecaster({**SMALL, "season": 5})
-    rows = [np.arange(5.0) + shift for shift in range(4)]
-    model.adapt(rows, [[row[-1] + 1] for row in rows])
-    np.testing.assert_allclose(np.ravel(model.baselines(rows)["5 frames before"]), [0, 1, 2, 3], atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
@@ -309,17 +179,6 @@ def test_a_first_fit_warns_of_channels_before_frames_with_the_axes_it_took(shape
     with pytest.warns(match=rf"\[rows, length, features\]: {said}.*`x.transpose\(0, 2, 1\)`") as caught:
         models.SeriesClassifier(ATTENTION).adapt(np.ones(shape), ["a", "b"] * 3)
     assert [warning.filename for warning in caught] == [__file__]
-
-
-@pytest.mark.slow
-def test_a_regressor_warns_of_its_axes_in_fit_and_not_in_each_prediction():
-    x, model = np.random.default_rng(0).normal(size=(6, 1, 5)), models.SeriesRegressor(SMALL)
-    model.compile()
-    with pytest.warns(match="rows of 1 frame, each of 5 features") as caught:
-        model.fit(x, range(6), epochs=1, verbose=0)
-    assert len(caught) == 1
-    assert model.predict(x, verbose=0).shape == (6, 1)
-    models.SeriesRegressor(SMALL).adapt(x.transpose(0, 2, 1), range(6))
 
 
 @pytest.mark.parametrize("shape", [(6, 1, 1), (6, 23), (6, 23, 1), (6, 3, 29), (6, 20, 12)])

@@ -8,11 +8,10 @@ from keras_selfattn import models
 from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches.length_sorted import padded
-from keras_selfattn.models.series import wide_readout
-from keras_selfattn.models.series.dictionary import draw_groups, wins
+from keras_selfattn.models.series.dictionary import draw_groups
 from keras_selfattn.models.series.kernel_pooling import pooled
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
-from keras_selfattn.models.series.random_kernels import dilations_within, draw
+from keras_selfattn.models.series.random_kernels import draw
 from keras_selfattn.training.calibration import Calibration
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "max_positions": 4, "kernels": 40}
@@ -108,29 +107,6 @@ def test_a_missing_frame_counts_for_nothing():
     layer = RandomConvolutions(12, longest=30)
     other = np.where(mask[:, :, None], row, 7.0).astype("float32")
     np.testing.assert_array_equal(layer(row, mask=mask), layer(other, mask=mask))
-
-
-def test_equal_kernels_share_a_win_and_nearly_equal_ones_nearly():
-    found = np.zeros((1, 1, 8), "float32")
-    found[0, 0, :3] = 1.0, 1.0, 0.995
-    largest = np.asarray(wins(found, np.ones((1, 1, 1), "float32")))[0, :8]
-    np.testing.assert_allclose(largest, [1, 1, (0.5 * 0.995) ** 0.5, 0, 0, 0, 0, 0], atol=1e-4)
-
-
-def test_kernels_of_several_dilations_are_centred_and_reach_within_the_longest_row():
-    for features in (1, 4):
-        drawn = draw(200, features, 100, np.random.default_rng(0))
-        assert len(drawn) > 4
-        assert sum(len(bank.biases) for bank in drawn.values()) == 200
-        for dilation, bank in drawn.items():
-            assert 8 * dilation < 100
-            np.testing.assert_allclose(bank.kernels.reshape(9, features, -1).sum(axis=0), 0, atol=1e-5)
-        assert 70 < sum(int(bank.anywhere.sum()) for bank in drawn.values()) < 130
-        groups = draw_groups(5, features, np.random.default_rng(0)).reshape(9, features, 5, 8)
-        np.testing.assert_allclose(groups.sum(axis=0), 0, atol=1e-5)
-        np.testing.assert_allclose(np.abs(groups).sum(axis=0).max(axis=0), 1, atol=1e-5)
-    assert dilations_within(1).tolist() == dilations_within(9).tolist() == [1]
-    assert dilations_within(33).tolist() == [1, 2, 3, 4]
 
 
 def test_padding_and_rows_without_frames_change_nothing():
@@ -246,20 +222,3 @@ def test_several_labels_a_row_have_a_readout_each():
 def test_fewer_than_no_kernels_are_refused():
     with pytest.raises(ConfigError, match="`kernels`.*-1"):
         models.SeriesClassifierConfig(kernels=-1)
-
-
-@pytest.mark.slow
-def test_long_rows_are_read_a_few_at_a_time():
-    series, names = bumps(8)
-    rows = [np.tile(row, (600, 1)) for row in series]
-    targets = np.array([[name == "early", name == "late"] for name in names], dtype=float)
-    model = models.SeriesClassifier(SMALL)
-    model.adapt(rows, names)
-    sizes = []
-    wide = model.core.get_layer("wide")
-    asked = wide.call
-    wide.call = lambda inputs, **given: sizes.append(inputs.shape) or asked(inputs, **given)
-    wide_readout.fit_wide(model.core, rows, targets, exclusive=True)
-    assert sum(size[0] for size in sizes) == 8
-    assert all(rows * frames < 100_000 for rows, frames, _ in sizes)
-    assert max(rows for rows, _, _ in sizes) > 1

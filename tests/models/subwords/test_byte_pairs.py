@@ -17,8 +17,6 @@ from keras_selfattn.export import written_graph
 from keras_selfattn.models.subwords.byte_level_words import ByteLevelSplit
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs, byte_letters
-from keras_selfattn.models.subwords.canonical_composition import CanonicalComposition
-from keras_selfattn.models.subwords.merges import FIRST, Merges
 
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 SENTENCES = [
@@ -36,7 +34,6 @@ SENTENCES = [
     "aaaaaaa aaaa aaaaaaaaaaaaaaaa !!!!!! ------------",
 ]
 KINDS = ["roberta", "prefixed", "modernbert", "whole words"]
-EVERY = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 
 
 @functools.cache
@@ -202,62 +199,6 @@ def test_ids_are_what_the_merges_say():
     assert tokenizer.rows([]) == ([], 0)
 
 
-def merged(merges, word):
-    """The pieces of a word by the definition: the pair of the lowest rank, the leftmost of several."""
-    ranks = {(left, right): (rank, made) for rank, (left, right, made) in enumerate(merges)}
-    word = list(word)
-    while pairs := [
-        (ranks[pair], place) for place, pair in enumerate(itertools.pairwise(word)) if pair in ranks
-    ]:
-        (_, made), place = min(pairs)
-        word[place : place + 2] = [made]
-    return word
-
-
-def assert_merged(merges, longest, words):
-    flat, splits = np.concatenate(words), np.cumsum([0, *map(len, words)])
-    flat[splits[:-1]] += FIRST
-    ids, splits = Merges(merges, longest)(tf.constant(flat, tf.int32), tf.constant(splits, tf.int64))
-    found = [ids.numpy()[a:b].tolist() for a, b in itertools.pairwise(splits.numpy())]
-    assert found == [merged(merges, word) for word in words]
-
-
-@st.composite
-def lists_of_merges(draw):
-    """Merges in any order, also those of a piece before those that make it, and words, some of them long."""
-    ids = {letter: number for number, letter in enumerate("abc")}
-    merges = {}
-    for _ in range(draw(st.integers(1, 12))):
-        left, right = draw(st.sampled_from(sorted(ids))), draw(st.sampled_from(sorted(ids)))
-        if len(left + right) <= 6:
-            merges[left, right] = ids.setdefault(left + right, len(ids))
-    made = [(ids[left], ids[right], number) for (left, right), number in merges.items()]
-    words = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=40), min_size=1, max_size=6))
-    return draw(st.permutations(made)), max(map(len, ids)), [word * draw(st.integers(1, 4)) for word in words]
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(lists_of_merges())
-def test_pairs_are_merged_in_the_order_of_their_ranks(drawn):
-    assert_merged(*drawn)
-
-
-@pytest.mark.parametrize(
-    "merges",
-    [
-        [(0, 0, 2)],  # aa
-        [(0, 0, 2), (2, 2, 3), (3, 3, 4)],  # aa, aaaa, aaaaaaaa
-        [(0, 1, 2), (2, 0, 3), (1, 0, 4), (0, 4, 3)],  # "aba" in two ways, the second after its merges
-        [(5, 0, 6), (0, 1, 5), (6, 1, 7)],  # "aba" before "ab"
-    ],
-)
-def test_repeated_pairs_are_merged_from_the_left(merges):
-    random = np.random.default_rng(0)
-    words = [[0] * count for count in range(1, 70)] + [random.integers(0, 2, 90).tolist() for _ in range(30)]
-    assert_merged(merges, 8, words)
-
-
 ONE_STRING_EACH = [tf.TensorSpec([None], tf.string)]
 
 
@@ -276,73 +217,6 @@ def traced_split(prefixed):
 def words(texts, prefixed=False):
     strings, rows = (each.numpy().tolist() for each in traced_split(prefixed)(tf.constant(texts)))
     return [[word.decode() for word in strings[a + 1 : b]] for a, b in itertools.pairwise(rows)]
-
-
-def known_words(texts, prefixed=False):
-    split = pre_tokenizers.ByteLevel(add_prefix_space=prefixed).pre_tokenize_str
-    letters = {letter: byte for byte, letter in enumerate(byte_letters())}
-    return [[bytes(letters[each] for each in word).decode() for word, _ in split(text)] for text in texts]
-
-
-@pytest.mark.parametrize("prefixed", [False, True])
-def test_code_points_are_split_as_in_the_package(prefixed):
-    codes = [*range(0x400), *EVERY[0x400::211]]
-    texts = [f"{c}a{c}1{c}!{c} {c}'s'{c}  {c}\n{c}b" for c in map(chr, codes)]
-    assert words(texts, prefixed) == known_words(texts, prefixed)
-
-
-@pytest.mark.slow
-def test_every_code_point_is_split_as_in_the_package():
-    for start in range(0, len(EVERY), 65_536):
-        texts = [f"{c}a{c}1{c}!{c} {c}  {c}" for c in map(chr, EVERY[start : start + 65_536])]
-        assert words(texts) == known_words(texts)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.text(st.sampled_from("'stdrevlmSa1 \n\u3000!é\u0301.")), min_size=1, max_size=8))
-def test_contractions_and_white_space_are_split_as_in_the_package(texts):
-    assert words(texts) == known_words(texts)
-
-
-@functools.cache
-def traced_composition():
-    """A graph, which many calls run faster."""
-    return tf.function(CanonicalComposition(), input_signature=ONE_STRING_EACH)
-
-
-def composed(texts):
-    return [text.decode() for text in traced_composition()(tf.constant(texts)).numpy()]
-
-
-def assert_composed(codes):
-    """Each alone, and after and before characters that it may join or change places with."""
-    texts = [f"{c}a{c}\u0334b{c}\u0345e\u0345{c} \u1100{c}\u11a8{c}" for c in map(chr, codes)]
-    known = [normalizers.NFC().normalize_str(text) for text in texts]
-    assert composed(texts) == known
-
-
-@pytest.mark.slow
-def test_code_points_are_composed_as_in_the_package():
-    assert_composed([*range(0x600), *EVERY[0x600::211]])
-    assert composed(["e\u0301"]) == ["\u00e9"]
-
-
-@pytest.mark.slow
-def test_every_code_point_is_composed_as_in_the_package():
-    for start in range(0, len(EVERY), 65_536):
-        assert_composed(EVERY[start : start + 65_536])
-
-
-MARKS = st.sampled_from(
-    "aeo\u0301\u0323\u0302\u0308\u0304\u0345\u0334\u0327\u1100\u1161\u11a8\u09c7\u09be각가 Åǭ"
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.text(MARKS), min_size=1, max_size=8))
-@example(["", "\u0301", "a", "\u0301a\u0327\u0301", "\u1161"])
-def test_rows_of_marks_are_composed_as_in_the_package(texts):
-    assert composed(texts) == [normalizers.NFC().normalize_str(text) for text in texts]
 
 
 PARTS = st.sampled_from(
@@ -511,33 +385,6 @@ def test_settings_and_vocabulary_are_all_there_is_to_save(ours, kind):
     assert_same(again, ours(kind))
     for one, other in zip(again.rows(SENTENCES)[0], ours(kind).rows(SENTENCES)[0], strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"max_tokens": 1}, "`max_tokens` must be at least 2"),
-        ({"max_tokens": "8"}, "`max_tokens` must be a positive integer"),
-        ({"add_prefix_space": None}, "`add_prefix_space` must be True or False. Received None"),
-        ({"composed": 1}, "`composed` must be True or False. Received 1"),
-        ({"sep": None}, "`sep` must be a text. Received None"),
-        ({"merges": ("a b", "a")}, "with a blank between. Received 'a' as number 1"),
-        ({"merges": ("a b c",)}, "Received 'a b c' as number 0"),
-        ({"added_tokens": {"": 1}}, "`added_tokens` must not be empty"),
-        ({"added_tokens": {"a\U0010ffff": 1}}, r"must not hold U\+10FFFF"),
-        ({"added_tokens": {"a": -1}}, "ids from 0 on. Received -1 for 'a'"),
-        ({"lstrip_tokens": ("<a>",)}, "`lstrip_tokens` must be of `added_tokens`. Received '<a>'"),
-        (
-            {"added_tokens": {"<a>": 1, "a": 2}, "normalized_tokens": ("a",)},
-            "must not be part of other tokens. Received 'a', part of '<a>'",
-        ),
-        ({"added_tokens": {"a": 1, "ab": 2}, "lstrip_tokens": ("a",)}, "must not begin another one.*'ab'"),
-        ({"added_tokens": {"a": 1, " b": 2}, "rstrip_tokens": ("a",)}, "end with white space. Received ' b'"),
-    ],
-)
-def test_a_setting_out_of_range_is_named(changed, message):
-    with pytest.raises(ConfigError, match=message):
-        BytePairSettings(**{"max_tokens": 8, **changed})
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,7 @@ import tensorflow as tf
 from keras_selfattn import export, models
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.batches.rows import Rows
-from keras_selfattn.models.heads.class_heads import (
-    ClassHead,
-    SmoothedBinaryCrossentropy,
-    SmoothedCrossentropy,
-)
-from keras_selfattn.models.heads.probabilities import Probabilities
-from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
-from keras_selfattn.models.text.ngrams import ngram_ids
-from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary, split
+from keras_selfattn.models.text.tokenizer import split
 from keras_selfattn.models.tokens.token_features import PIECES, spellings
 
 NOTHING_DROPPED = dict.fromkeys(("dropout", "word_dropout", "embedding_dropout", "head_dropout"), 0.0)
@@ -37,61 +29,6 @@ def trained():
     model.compile(keras.optimizers.Adam(0.02))
     model.fit(TEXTS, LABELS, epochs=15, verbose=0)
     return model
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("Good film, isn't it?!", ["good", "film", ",", "isn't", "it", "?", "!"]),
-        ("ÉCOLE  straße\tİ", ["école", "straße", "i̇"]),
-        ("東京 is 日本", ["東", "京", "is", "日", "本"]),
-        ("a\u00a0b\u3000c", ["a", "b", "c"]),
-        ("snake_case 3.5€", ["snake_case", "3", ".", "5", "€"]),
-        ("", []),
-        (" \n\t ", []),
-        ("🙂🙂", ["🙂", "🙂"]),
-    ],
-)
-def test_words_are_runs_of_letters_and_single_signs(text, wanted):
-    assert words(models.TextConfig(), text) == wanted
-
-
-def test_characters_are_code_points_and_case_is_kept_where_asked():
-    config = models.TextConfig(tokens="characters", lowercase=False)
-    assert words(config, "Añ東 x") == ["A", "ñ", "東", " ", "x"]
-
-
-@pytest.mark.parametrize("tokens", ["words", "characters"])
-def test_bytes_that_are_no_utf8_become_the_replacement_character(tokens):
-    config = models.TextConfig(tokens=tokens)
-    assert words(config, b"\xffa") == (["\ufffd", "a"])
-
-
-@pytest.mark.parametrize("tokens", ["words", "characters"])
-def test_no_text_ends_at_a_nul(tokens):
-    assert words(models.TextConfig(tokens=tokens), "A\0B") == ["a", "\ufffd", "b"]
-    assert words(models.TextConfig(tokens=tokens, lowercase=False), "A\0B") == ["A", "\0", "B"]
-
-
-@pytest.mark.parametrize("tokens", ["words", "characters"])
-def test_a_long_text_is_cut_at_max_tokens(tokens):
-    config = models.TextConfig(tokens=tokens, max_tokens=7)
-    assert len(words(config, "x y " * 250_000)) == 7
-
-
-def test_the_vocabulary_is_by_frequency_with_rare_tokens_left_out():
-    config = models.TextConfig(vocabulary_size=2, min_count=2)
-    assert learn_vocabulary(config, ["b b c", "a c b", "a rare"])[0] == ["b", "a"]
-    assert learn_vocabulary(config, ["only once"])[0] == ["once", "only"]
-
-
-def test_ids_begin_at_two_and_unknown_is_one():
-    tokenizer = Tokenizer(SMALL, ["good", "film"])
-    assert tokenizer.padded(tf.constant(["film good what", "good"])).numpy().tolist() == [
-        [3, 2, 1],
-        [2, 0, 0],
-    ]
-    assert [row.tolist() for row in tokenizer.rows(["good", "", "film film"])] == [[2], [], [3, 3]]
 
 
 def test_longer_texts_are_counted_in_a_warning():
@@ -129,40 +66,6 @@ def test_the_last_word_of_a_long_text_counts():
     assert np.abs(found[0] - found[1]).max() > 0
 
 
-def test_ngrams_see_their_neighbours_and_not_the_padding():
-    layer = NGramEmbedding(50, 4, max_ngram=3, ngram_buckets=1009)
-    layer.build((None, None))
-    random = np.random.default_rng(0)
-    layer.set_weights([random.normal(size=w.shape) for w in layer.weights])
-    alone, padded = np.asarray(layer(np.array([[3, 4, 5]]))), np.asarray(layer(np.array([[3, 4, 5, 0, 0]])))
-    np.testing.assert_array_equal(alone[0], padded[0, :3])
-    of = {
-        ids: [int(n[0, 1]) for n in layer._ngrams(np.array([ids], "int32"))]
-        for ids in ((3, 4, 5), (9, 4, 5), (3, 4, 9))
-    }
-    token, pair, triple = of[3, 4, 5]
-    before, after = of[9, 4, 5], of[3, 4, 9]
-    assert (before[0], after[0]) == (token, token)
-    assert before[1] != pair == after[1], "a pair has the token before and not the one after"
-    assert len({triple, before[2], after[2]}) == 3, "a triple has both"
-    buckets = [np.asarray(ids) for ids in layer._ngrams(np.arange(100, dtype="int32")[None])]
-    assert all(0 <= ids.min() and ids.max() < 1009 for ids in buckets)
-    assert all(len(np.unique(ids)) > 85 for ids in buckets), "neighbouring ids spread over the buckets"
-
-
-def test_a_spelling_is_the_sum_of_its_pieces():
-    layer = SpellingEmbedding(vocabulary_size=4, pieces=3, buckets=7, width=2)
-    layer.build((None, None))
-    assert not np.asarray(layer(np.array([[2, 3]]))).any(), "before training it says nothing"
-    table = np.random.default_rng(0).normal(size=(7, 2)).astype("float32")
-    layer._table.set_weights([table])
-    layer.places.assign([[0, 0, 0], [0, 0, 0], [1, 6, 6], [5, 1, 2]])
-    found = np.asarray(layer(np.array([[2, 3, 1]])))
-    wanted = [table[1] + 2 * table[6], table[5] + table[1] + table[2], 3 * table[0]]
-    np.testing.assert_allclose(found[0], np.sqrt(2) * np.array(wanted), rtol=1e-5)
-    assert np.asarray(layer.compute_mask(np.array([[3, 1, 0]]))).tolist() == [[True, True, False]]
-
-
 def test_words_of_one_stem_share_pieces_and_the_model_knows_them_by_id():
     vocabulary = ["play", "played", "of", "2024"]
     pieces = spellings(vocabulary, 65_537)
@@ -175,17 +78,6 @@ def test_words_of_one_stem_share_pieces_and_the_model_knows_them_by_id():
     places = np.asarray(model.core.get_layer("spelling").places)
     np.testing.assert_array_equal(places[2:], spellings(vocabulary, SMALL.ngram_buckets + 1))
     assert not places[:2].any(), "padding and unknown words have no spelling"
-
-
-def test_hidden_words_are_unknown_in_training_alone_and_padding_stays():
-    keras.utils.set_random_seed(0)
-    layer, ids = HiddenTokens(0.3), np.array([[5] * 400 + [0] * 100])
-    found = np.asarray(layer(ids, training=True))
-    assert set(found[0, :400].tolist()) == {1, 5}
-    assert 0.2 < (found[0, :400] == 1).mean() < 0.4
-    assert not found[0, 400:].any()
-    np.testing.assert_array_equal(layer(ids), ids)
-    np.testing.assert_array_equal(HiddenTokens(0.0)(ids, training=True), ids)
 
 
 def test_words_look_at_their_neighbours_and_characters_do_not():
@@ -438,25 +330,6 @@ def test_lists_of_labels_that_cannot_train_are_refused(labels, said):
         models.TextClassifier(SMALL).adapt(["one", "two"], labels)
 
 
-def test_class_weights_go_by_name_by_place_or_balanced():
-    head = ClassHead(["a", "b", "c"])
-    targets = ["a"] * 6 + ["b"] * 2
-    assert head.class_weights({"b": 3}, targets) == {0: 1.0, 1: 3.0, 2: 1.0}
-    assert head.class_weights({2: 0.5}, targets) == {0: 1.0, 1: 1.0, 2: 0.5}
-    balanced = head.class_weights("balanced", targets)
-    assert balanced[0] * 6 == balanced[1] * 2 == 4
-    with pytest.raises(ConfigError, match="\"balanced\". Received 'even'"):
-        head.class_weights("even", targets)
-    with pytest.raises(ConfigError, match="names no label or class: 'd'. They are a, b, c"):
-        head.class_weights({"d": 1.0}, targets)
-
-
-def test_a_negative_label_of_a_row_is_refused():
-    """Only that of a position can be padding."""
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="-1"):
-        SmoothedCrossentropy()(np.array([-1]), np.array([[0.2, 0.8]], "float32"))
-
-
 @pytest.mark.parametrize("asked", [{}, {"jit_compile": False}])
 def test_the_choice_to_compile_steps_is_saved_for_its_backend(asked):
     model = models.TextClassifier()
@@ -466,23 +339,6 @@ def test_the_choice_to_compile_steps_is_saved_for_its_backend(asked):
     again = models.TextClassifier()
     again.compile_from_config(saved)
     assert again.get_compile_config()["jit_compile"] == saved["jit_compile"]
-
-
-def test_smoothed_losses_by_numpy():
-    random = np.random.default_rng(0)
-    probabilities = random.dirichlet(np.ones(3), size=5).astype("float32")
-    true = random.integers(0, 3, 5)
-    smoothed = 0.8 * np.eye(3)[true] + 0.2 / 3
-    wanted = -(smoothed * np.log(probabilities)).sum(-1).mean()
-    assert float(SmoothedCrossentropy(0.2)(true, probabilities)) == pytest.approx(wanted, rel=1e-5)
-    exact = -np.log(probabilities[np.arange(5), true]).mean()
-    assert float(SmoothedCrossentropy()(true, probabilities)) == pytest.approx(exact, rel=1e-5)
-    borne = random.integers(0, 2, (5, 3)).astype("float32")
-    doubted = 0.8 * borne + 0.1
-    both = doubted * np.log(probabilities) + (1 - doubted) * np.log(1 - probabilities)
-    assert float(SmoothedBinaryCrossentropy(0.2)(borne, probabilities)) == pytest.approx(
-        -both.mean(), rel=1e-4
-    )
 
 
 def test_an_unknown_label_is_named(trained):
@@ -581,12 +437,6 @@ def test_rows_of_any_container_of_labels_bear_several(labels):
     assert model.multi_label
 
 
-def test_class_weights_that_are_none_are_refused():
-    for asked in ({7: 2.0}, {"+": float("nan")}, {"+": "x"}, np.array([1.0, 2.0]), {"new": 1.0}):
-        with pytest.raises(ConfigError, match="`class_weight`"):
-            ClassHead(["+", "-"]).class_weights(asked, ["+", "-"])
-
-
 @pytest.mark.slow
 def test_zeros_and_ones_are_labels_where_they_are_known():
     model = models.TextClassifier(SMALL)
@@ -607,15 +457,6 @@ def test_a_fit_that_is_refused_has_learned_nothing():
     with pytest.raises(ConfigError, match="has learned from rows before"):
         model.adapt(TEXTS, LABELS)
     assert model.labels == ["p", "q"]
-
-
-def test_training_goes_on_at_a_temperature_of_one():
-    layer = Probabilities("softmax")
-    logits = np.array([[2.0, 0.0]], "float32")
-    layer(logits)
-    layer.temperature.assign(4.0)
-    np.testing.assert_allclose(layer(logits), keras.activations.softmax(logits / 4), rtol=1e-6)
-    np.testing.assert_allclose(layer(logits, training=True), keras.activations.softmax(logits), rtol=1e-6)
 
 
 @pytest.mark.process
@@ -661,9 +502,3 @@ def test_sizes_and_weights_that_will_not_do_are_refused_before_anything_is_learn
         model.fit(TEXTS, LABELS, epochs=1, verbose=0, **given)
     assert model.labels == []
     model.fit(TEXTS, LABELS, batch_size=np.int64(24), epochs=1, verbose=0)
-
-
-def test_a_text_is_cut_where_the_config_says_for_the_wide_path_too():
-    config = models.TextConfig(tokens="characters", max_tokens=4)
-    cut, whole = (sorted(ngram_ids(config, tf.constant([text])).ids.numpy()) for text in ("good bad", "good"))
-    assert cut == whole

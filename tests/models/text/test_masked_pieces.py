@@ -24,7 +24,7 @@ from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.optimizers import FineTuningAdamW
-from keras_selfattn.models.text.masked_prediction import Masking, hide
+from keras_selfattn.models.text.masked_prediction import hide
 from keras_selfattn.runs.run_folder import read_config, read_metrics
 
 # Of what stands around the steps: these are tested elsewhere, traced.
@@ -115,15 +115,6 @@ def test_special_pieces_are_never_hidden_and_any_other_can_stand_in(folder):
         if seen[place] not in (number, masking.mask_id)
     }
     assert stood == set(range(len(PIECES))) - SPECIAL  # "##ly" is in no row
-
-
-def test_other_ids_than_those_of_the_rows_stand_in_only_where_they_are_given():
-    rows = [np.arange(2, 402, dtype=np.int32)]
-    seen, places, ids = hide(rows, Masking(999, (0, 1), np.array([777], np.int32)), np.random.default_rng(0))
-    at = seen[0][places[0]]
-    assert (at == 999).sum() == 48
-    assert (at == 777).sum() == 6
-    assert (at == ids[0]).sum() == 6
 
 
 def test_a_corpus_is_read_in_spans_and_nothing_is_cut(folder):

@@ -13,14 +13,13 @@ from keras_selfattn import export, models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.export.contract import contract_for
 from keras_selfattn.export.precision import at_precision
-from keras_selfattn.models.batches.subsampling import stratified_subsample
-from keras_selfattn.models.text import ngram_counts, ngram_fit, ngrams
+from keras_selfattn.models.text import ngram_counts, ngram_fit
 from keras_selfattn.models.text.ngram_counts import wide_logits
 from keras_selfattn.models.text.ngram_fit import fitted
 from keras_selfattn.models.text.ngrams import BUCKETS, counted, ngram_ids
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.training.calibration import Calibration, SharesFitted
+from keras_selfattn.training.calibration import Calibration
 
 CONFIG = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8
@@ -91,10 +90,6 @@ def test_counts_come_in_chunks_as_one_by_one(monkeypatch):
         of_row = dict(zip(ids[rows == row].tolist(), counts[rows == row].tolist(), strict=True))
         grams = all_grams_of(text)
         assert of_row == {gram: float(grams.count(gram)) for gram in grams}
-
-
-def test_a_word_of_a_megabyte_is_cut_up_as_far_as_a_long_word():
-    assert ngram_ids(CONFIG, tf.constant(["x" * 1_000_000])).ids.shape[0] < 400
 
 
 def test_logits_are_the_weighted_values_whether_one_by_one_or_in_numpy():
@@ -269,27 +264,6 @@ def test_the_best_epoch_is_that_of_both_paths_together(tmp_path):
     assert run.figures.summary()["accuracy"] > 0.9
 
 
-def test_an_epoch_is_recorded_with_the_loss_and_accuracy_of_both_paths():
-    class Fit:
-        def set_shares(self):
-            return 0.25, 0.75
-
-    for logs in ({"val_loss": 1.0, "val_accuracy": 0.0, "loss": 2.0}, {"val_loss": 1.0, "loss": 2.0}):
-        wanted = logs | ({"val_accuracy": 0.75} if "val_accuracy" in logs else {}) | {"val_loss": 0.25}
-        SharesFitted(Fit()).on_epoch_end(0, logs)
-        assert logs == wanted
-
-
-def test_long_texts_are_counted_a_few_at_a_time(monkeypatch):
-    texts = ["a good film " * 3, "bad", "fine " * 4, "so so"]
-    together = [np.concatenate(each) for each in zip(*counted(CONFIG, texts), strict=True)]
-    monkeypatch.setattr(ngrams, "_CHARACTERS", 30)
-    apart = list(counted(CONFIG, texts))
-    assert len(apart) == 2, "the first text alone, then as many as have 30 characters together"
-    for wanted, found in zip(together, zip(*apart, strict=True), strict=True):
-        np.testing.assert_array_equal(np.concatenate(found), wanted)
-
-
 def test_of_too_many_texts_some_are_fitted_on_and_no_class_is_lost(monkeypatch):
     texts = [f"film number{n}" for n in range(300)] + ["rare bird"]
     targets = np.array([n % 2 for n in range(300)] + [2])
@@ -298,15 +272,6 @@ def test_of_too_many_texts_some_are_fitted_on_and_no_class_is_lost(monkeypatch):
     kept = {bucket(f"number{n}") for n in range(300)} & set(np.asarray(layer.keys).tolist())
     assert 30 < len(kept) < 90
     assert wide_logits(layer, CONFIG, ["rare bird"]).argmax() == 2
-
-
-@pytest.mark.slow
-def test_rows_are_drawn_so_that_classes_are_there():
-    borne = np.eye(1000, dtype=bool)[np.repeat(np.arange(1000), 20)]
-    rows = stratified_subsample(borne, np.ones(len(borne)), 2000)
-    assert len(set(rows.tolist())) == 2000
-    assert np.bincount(borne[rows].argmax(axis=1), minlength=1000).tolist() == [2] * 1000
-    assert sorted(stratified_subsample(borne, np.ones(len(borne)), len(borne))) == list(range(len(borne)))
 
 
 def named_grams_of(text):

@@ -150,11 +150,6 @@ def test_a_transport_of_ones_own_gets_each_call_its_rows_and_its_time(sums):
     assert all(6 < timeout <= 7 and thread == threading.get_ident() for _, _, timeout, thread in slow.seen)
 
 
-def test_a_transport_without_send_is_no_transport():
-    with pytest.raises(TypeError, match="send"):
-        type("Nothing", (Transport,), {})()
-
-
 @pytest.mark.parametrize(
     "settings", [{"connections": 2}, {"insecure": True}, {"metadata": {"a": "b"}}, {"wait_for_ready": True}]
 )

@@ -8,7 +8,7 @@ import tensorflow as tf
 from stock_serving import StockServing, StockSignature, doubled
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import AsyncClient, Client, Label, Signature
+from keras_selfattn.serving.client import AsyncClient, Client, Signature
 
 
 def one(dtype, shape=(None,)):
@@ -271,14 +271,3 @@ def test_a_version_is_checked_before_the_cache_is_searched(stock_server, connect
     client.predict([[1, 2]], version=1)
     with pytest.raises(errors.InvalidInputError, match="version must be an integer"):
         client.predict([[1, 2]], version=version)
-
-
-@pytest.mark.parametrize("name", [3, "", "\ud800", None])
-def test_a_label_is_checked(name):
-    with pytest.raises(errors.InvalidInputError, match="a label must be a str"):
-        Label(name)
-
-
-def test_the_state_of_a_label_is_not_asked_for(connect):
-    with pytest.raises(errors.InvalidInputError, match="version must be an integer, or None for all"):
-        connect("127.0.0.1:1").status(Label("stable"))

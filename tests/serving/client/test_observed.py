@@ -1,6 +1,5 @@
 """Interceptors and OpenTelemetry see the calls."""
 
-import asyncio
 import collections
 import contextlib
 
@@ -10,7 +9,7 @@ import pytest
 from opentelemetry.instrumentation.grpc import GrpcAioInstrumentorClient, GrpcInstrumentorClient
 from stock_serving import StockServing
 
-from keras_selfattn.serving.client import AsyncClient, Client
+from keras_selfattn.serving.client import Client
 
 
 class Details(
@@ -33,16 +32,6 @@ class Counting(grpc.UnaryUnaryClientInterceptor):
         return continuation(found, request)
 
 
-class AsyncCounting(grpc.aio.UnaryUnaryClientInterceptor):
-    def __init__(self):
-        self.seen = []
-
-    async def intercept_unary_unary(self, continuation, details, request):
-        self.seen.append((details.method.decode().rpartition("/")[2], type(request)))
-        metadata = grpc.aio.Metadata(*(details.metadata or ()), ("x-seen", str(len(self.seen))))
-        return await continuation(details._replace(metadata=metadata), request)
-
-
 EXPECTED = [("GetModelMetadata", bytes), ("Predict", bytes), ("Predict", bytes)]
 
 
@@ -50,18 +39,6 @@ def test_interceptors_see_every_call(stock_server):
     serving, interceptor = StockServing(), Counting()
     with Client(stock_server(serving), interceptors=[interceptor], max_batch_size=1) as client:
         assert client.predict([[1, 2], [3, 4]])["y"].tolist() == [[2, 4], [6, 8]]
-    assert interceptor.seen == EXPECTED
-    assert sorted(call["x-seen"] for call in serving.metadata_of_calls) == ["1", "2", "3"]
-
-
-def test_interceptors_of_asyncio_see_every_call(stock_server):
-    serving, interceptor = StockServing(), AsyncCounting()
-
-    async def ask(target):
-        async with AsyncClient(target, interceptors=[interceptor], max_batch_size=1) as client:
-            return (await client.predict([[1, 2], [3, 4]]))["y"].tolist()
-
-    assert asyncio.run(ask(stock_server(serving))) == [[2, 4], [6, 8]]
     assert interceptor.seen == EXPECTED
     assert sorted(call["x-seen"] for call in serving.metadata_of_calls) == ["1", "2", "3"]
 

@@ -4,16 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import blocking
 import numpy as np
 import pytest
 from stock_serving import StockServing
 
-from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import AsyncClient, Client
 from keras_selfattn.serving.client.transport import aio_transport
 
@@ -27,20 +24,6 @@ def test_64_threads_share_one_client(stock_server, connect):
     with ThreadPoolExecutor(64) as executor:
         answers = list(executor.map(lambda n: client.predict(np.full((1, 2), n))["y"][0, 0], range(1000)))
     assert answers == [2 * n for n in range(1000)]
-    assert len(serving.received("GetModelMetadata")) <= 2
-
-
-@pytest.mark.slow
-def test_1000_tasks_share_one_client(stock_server):
-    serving = StockServing()
-    target = stock_server(serving)
-
-    async def ask():
-        async with AsyncClient(target, timeout=60) as client:
-            calls = (client.predict(np.full((1, 2), n)) for n in range(1000))
-            return [answer["y"][0, 0] for answer in await asyncio.gather(*calls)]
-
-    assert asyncio.run(ask()) == [2 * n for n in range(1000)]
     assert len(serving.received("GetModelMetadata")) <= 2
 
 
@@ -84,36 +67,6 @@ def test_a_client_works_on_in_a_forked_process(stock_server):
     client.close()
 
 
-def test_an_asyncio_client_in_a_forked_process_says_what_to_do(stock_server):
-    target = stock_server(StockServing())
-
-    async def ask():
-        async with AsyncClient(target, timeout=20) as client:
-            await client.predict(X)
-
-    asyncio.run(ask())
-    child = os.fork()
-    if child == 0:
-        try:
-            asyncio.run(ask())
-        except errors.ClientClosedError as error:
-            os._exit(0 if "forked" in str(error) else 2)
-        os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-def test_an_asyncio_client_serves_one_event_loop_after_the_other(stock_server):
-    client = AsyncClient(stock_server(StockServing()))
-    for _ in range(2):
-        assert asyncio.run(client.predict(X))["y"].tolist() == [[2, 4]]
-    loop = blocking.Loop()
-    loop.run(client.predict(X))
-    with pytest.raises(errors.ClientClosedError, match="belongs to another event loop, which still runs"):
-        asyncio.run(client.predict(X))
-    loop.run(client.close())
-    loop.stop()
-
-
 def test_a_client_that_blocks_may_be_used_where_a_loop_runs(stock_server):
     target = stock_server(StockServing())
 
@@ -138,78 +91,6 @@ def test_tasks_that_come_first_together_make_one_channel(stock_server):
     finally:
         aio_transport._async_channel = original
     assert len(made) == 1
-
-
-def test_a_call_that_was_to_ask_for_all_and_is_cancelled_leaves_it_to_the_next(stock_server):
-    asked, release = threading.Event(), threading.Event()
-
-    def hold(rpc, request, context):
-        if rpc == "GetModelMetadata" and not asked.is_set():
-            asked.set()
-            release.wait(60)
-
-    target = stock_server(StockServing(before=hold))
-
-    async def ask():
-        async with AsyncClient(target, timeout=30) as client:
-            first = asyncio.ensure_future(client.predict(X))
-            await asyncio.to_thread(asked.wait, 20)
-            first.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await first
-            return (await client.predict(X))["y"].tolist()
-
-    try:
-        assert asyncio.run(ask()) == [[2, 4]]
-    finally:
-        release.set()
-
-
-def test_a_cancelled_task_is_cancelled(raw_server):
-    arrived, release = threading.Event(), threading.Event()
-    target = raw_server(lambda data, context: (arrived.set(), release.wait(60), b"")[-1])
-
-    async def ask():
-        async with AsyncClient(target) as client:
-            task = asyncio.ensure_future(client.predict(X))
-            await asyncio.to_thread(arrived.wait, 20)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    try:
-        asyncio.run(ask())
-    finally:
-        release.set()
-
-
-def test_rows_may_be_awaited(stock_server):
-    target = stock_server(StockServing())
-
-    async def rows():
-        for number in range(5):
-            await asyncio.sleep(0)
-            yield [number, 1]
-
-    async def ask():
-        async with AsyncClient(target) as client:
-            return [answer["y"][0] async for answer in client.predict_iter(rows(), batch_size=2)]
-
-    assert asyncio.run(ask()) == [0, 2, 4, 6, 8]
-
-
-def test_a_stream_that_is_left_cancels_what_is_under_way(stock_server):
-    serving = StockServing()
-    target = stock_server(serving)
-
-    async def ask():
-        async with AsyncClient(target) as client:
-            stream = client.predict_iter(([n, n] for n in range(10**9)), batch_size=1)
-            await anext(stream)
-            await stream.aclose()
-
-    asyncio.run(ask())
-    assert len(serving.received("Predict")) <= 5
 
 
 def test_both_clients_have_the_same_methods_with_the_same_arguments_and_words():

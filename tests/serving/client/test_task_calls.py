@@ -1,4 +1,4 @@
-"""Calls by task: labels with all scores, labels of positions, weights, tf.Examples, reloads."""
+"""Calls by task: labels with all scores, labels of positions, weights, tf.Examples."""
 
 import re
 
@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from stock_serving import StockServing, StockSignature
-from tensorflow_serving.config import model_server_config_pb2
 
 from keras_selfattn.drawing.notebook import shown_tokens
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import (
     Classification,
     Explanation,
-    Label,
-    ModelConfig,
-    VersionStatus,
     serialized_example,
 )
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -358,109 +354,8 @@ def test_none_is_no_list_of_texts(stock_server, connect):
         connect(stock_server(StockServing())).classify(None)
 
 
-CONFIG = """
-model_config_list {
-  config {
-    name: "film" base_path: "/models/film" model_platform: "tensorflow"
-    model_version_policy { specific { versions: 2 versions: 3 } }
-    version_labels { key: "stable" value: 2 }
-  }
-  config { name: "all" base_path: "/models/all" model_platform: "tensorflow" model_version_policy { all {} } }
-  config { name: "last" base_path: "/models/last" model_platform: "tensorflow" }
-}
-"""
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        CONFIG,
-        [
-            ModelConfig("film", "/models/film", versions=[2, 3], labels={"stable": 2}),
-            ModelConfig("all", "/models/all", versions="all"),
-            ModelConfig("last", "/models/last"),
-        ],
-    ],
-)
-def test_reload_sends_the_configuration_that_tensorflow_serving_reads(stock_server, connect, config):
-    from google.protobuf import text_format
-
-    serving = StockServing()
-    assert connect(stock_server(serving)).reload(config) is None
-    expected = text_format.Parse(CONFIG, model_server_config_pb2.ModelServerConfig())
-    assert serving.received("HandleReloadConfigRequest")[0].config == expected
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (ModelConfig("film", "/models/film"), "config must be a list of ModelConfig"),
-        (None, "config must be a list of ModelConfig"),
-        ("model_config_list {", "config must be a ModelServerConfig in protobuf's text format"),
-        ([("film", "/models/film")], "config must be a list of ModelConfig, or text. Received tuple"),
-    ],
-)
-def test_a_configuration_that_is_none_is_refused(connect, config, message):
-    with pytest.raises(errors.InvalidInputError, match=message):
-        connect("127.0.0.1:1").reload(config)
-
-
-@pytest.mark.parametrize("versions", ["latest", [], ["3"], [True], 5, [-1], [2**63]])
-def test_versions_that_are_none_are_refused(versions):
-    with pytest.raises(errors.InvalidInputError, match='versions must be a list of numbers, "all" or None'):
-        ModelConfig("film", "/models/film", versions=versions)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": 3, "base_path": "/x"}, "name must be a str"),
-        ({"name": "m", "base_path": ""}, "base_path must be a str"),
-        ({"name": "m", "base_path": "/x", "labels": {"stable": "t"}}, "labels must be a dict"),
-        ({"name": "m", "base_path": "/x", "labels": ["stable"]}, "labels must be a dict"),
-    ],
-)
-def test_a_model_that_is_none_is_refused(settings, message):
-    with pytest.raises(errors.InvalidInputError, match=message):
-        ModelConfig(**settings)
-
-
-def test_numpys_numbers_are_versions():
-    proto = ModelConfig("m", "/x", np.int64([2, 3]).tolist(), {"stable": np.int64(2)}).proto()
-    assert proto.version_labels["stable"] == 2
-
-
 def test_a_reload_that_failed_in_its_answer_is_an_error(raw_server, connect):
     status = pb.StatusProto(error_code=3, error_message="bad path")
     answer = pb.ReloadConfigResponse(status=status).SerializeToString()
     with pytest.raises(errors.InvalidArgumentError, match="bad path"):
         connect(raw_server(lambda data, context: answer)).reload([])
-
-
-def test_status_versions_and_readiness(stock_server, connect):
-    serving = StockServing(version=4)
-    client = connect(stock_server(serving), "m")
-    assert client.status() == [VersionStatus(4, "AVAILABLE")]
-    assert client.versions() == [4]
-    assert client.wait_until_ready(10, version=4) == [VersionStatus(4, "AVAILABLE")]
-    client.status(version=4)
-    assert [request.model_spec.version.value for request in serving.received("GetModelStatus")] == [
-        0,
-        0,
-        4,
-        4,
-    ]
-
-
-def test_metadata_of_a_version_or_label(stock_server, connect):
-    serving = StockServing(version=4)
-    client = connect(stock_server(serving), "m")
-    metadata = client.metadata(Label("stable"))
-    assert (metadata.model, metadata.version) == ("m", 4)
-    assert metadata.signatures["serving_default"].method_name == "tensorflow/serving/predict"
-    assert repr(metadata).splitlines()[1].strip() == (
-        "serving_default: (x: float32 [None, 2]) -> (y: float32 [None, 2])"
-    )
-    client.metadata(version=4)
-    specs = [request.model_spec for request in serving.received("GetModelMetadata")]
-    assert (specs[0].version_label, specs[1].version.value) == ("stable", 4)

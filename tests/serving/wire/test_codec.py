@@ -250,13 +250,6 @@ def test_decode_does_not_copy_what_the_message_holds_as_bytes():
         assert not array.flags.writeable
 
 
-def test_dtype_names_are_those_of_tensorflow_and_numpy():
-    for name in (*DTYPES, "bfloat16", "string"):
-        assert dtypes.dtype_name(tf.as_dtype(name).as_datatype_enum) == name
-    assert dtypes.dtype_name(20) == "DT_RESOURCE"
-    assert dtypes.dtype_name(1000) == "DataType 1000"
-
-
 def stock_descriptors():
     """The descriptors with the same names in TensorFlow Serving, or in TensorFlow."""
     from tensorflow.core.example import example_pb2

@@ -23,7 +23,6 @@ from benchmarks.serving_servers import free_ports
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.machines.cores import nvidia_gpus
 from keras_selfattn.training.processes.data_parallel import AgreedLogs
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()"]
@@ -335,16 +334,6 @@ def test_more_processes_than_cores(tmp_path, monkeypatch):
     )
     told = " ".join(refused(tmp_path, "--processes", "4000").split())
     assert "--processes 4000: each process computes on a core of its own at least" in told
-
-
-def test_gpus_are_counted_without_a_library(tmp_path, monkeypatch):
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert nvidia_gpus(tmp_path) == 2
-    for visible, count in (("", 0), ("-1", 0), ("3", 1), ("0,1,2", 3), ("GPU-8e0d,GPU-1f2c", 2)):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert nvidia_gpus(tmp_path) == count
 
 
 def test_a_timeout_of_nothing(tmp_path):

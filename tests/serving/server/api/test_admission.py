@@ -19,7 +19,6 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api import grpc_server, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
-from keras_selfattn.serving.server.api.grpc_services import client_address
 from keras_selfattn.serving.server.models import quantized_tensors
 from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.wire import codec
@@ -180,12 +179,6 @@ def test_a_small_body_that_inflates_is_inflated_in_a_thread_and_bounded(server, 
     assert [name.rstrip("0123456789") for name in threads] == ["run_"]
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True])
-def test_the_bound_is_a_positive_number_of_bytes(half_base, value):
-    with pytest.raises(errors.InvalidInputError, match="max_request_tensor_bytes must be a positive integer"):
-        ServerConfig("half", half_base, max_request_tensor_bytes=value)
-
-
 @pytest.mark.slow
 def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_background, until):
     config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, max_concurrent_requests=1)
@@ -241,13 +234,6 @@ def test_a_batch_of_more_rows_than_may_wait_is_refused_as_a_whole(tmp_path):
     with Server(config) as server:
         request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": many})
         assert refusal(server, PREDICT, request)[0] == "UNAVAILABLE"
-
-
-def test_texts_count_with_their_bytes_and_very_many_with_what_each_costs_at_least():
-    """By this number, large answers are written in a thread and not on the event loop."""
-    few = np.array([b"abc", b"de"], object)
-    assert inference_api._copied_bytes([few, np.zeros(3, "float32")]) == 2 * 64 + 5 + 12
-    assert inference_api._copied_bytes([np.full(5000, b"", object)]) == 5000 * 64
 
 
 def test_more_inputs_than_a_model_can_have_are_refused_before_each_is_parsed(half_base):
@@ -308,16 +294,3 @@ def test_the_door_counts_the_requests_of_each_client(caplog):
     assert (door.entered_of(one), door.entered_of(other)) == (1, 1)
     door.enter(other)
     assert (door.entered_of(one), door.entered_of(other)) == (1, 2)
-
-
-@pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        ("ipv4:192.0.2.7:50812", "192.0.2.7"),
-        ("ipv6:%5B::1%5D:50812", "::1"),
-        ("ipv6:[2001:db8::7]:50812", "2001:db8::7"),
-        ("unix:/run/serving.sock", "unix:/run/serving.sock"),
-    ],
-)
-def test_the_address_of_a_grpc_caller_is_without_its_port(peer, address):
-    assert client_address(peer) == address

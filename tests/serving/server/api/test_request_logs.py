@@ -1,6 +1,5 @@
 """Logs of requests: TensorFlow Serving's PredictionLog records, in files that appear whole."""
 
-import fcntl
 import json
 import os
 import re
@@ -565,48 +564,6 @@ def test_the_next_start_publishes_the_whole_records_of_a_killed_process(writer, 
     assert read(published(logs)[0]) == [b"record 0", b"record 1", b"record 2"]
     live.publish()
     assert len(published(logs)) == 2
-
-
-def test_a_dead_draft_without_a_record_is_removed_and_other_files_stay(logs):
-    logs.mkdir()
-    name = "-20260101T000000.000000Z-7-1.tfrecord.tmp"
-    for prefix in (".half", ".other", "half"):
-        (logs / f"{prefix}{name}").write_bytes(bytes(1000))
-    locked = logs / f".half{name.replace('-7-', '-8-')}"
-    with locked.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert record_files.publish_dead_drafts(str(logs / "half")) == []
-    assert sorted(path.name for path in logs.iterdir()) == sorted(
-        [f".other{name}", f"half{name}", locked.name]
-    )
-
-
-def test_a_draft_that_another_server_removes_is_made_again(logs, monkeypatch):
-    lock = fcntl.flock
-
-    def remove_and_lock(descriptor, how):
-        monkeypatch.setattr(fcntl, "flock", lock)
-        (draft,) = logs.iterdir()
-        assert record_files.publish_dead_drafts(str(logs / "half")) == []
-        assert not draft.exists()
-        lock(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
-    file = record_files.RecordFile(str(logs / "half"))
-    file.write(b"a record")
-    file.publish()
-    (path,) = logs.iterdir()
-    assert read(path) == [b"a record"]
-
-
-def test_a_folder_without_locks_is_refused(logs, monkeypatch):
-    def refuse(*_):
-        raise OSError("No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(OSError, match="No locks"):
-        record_files.check_prefix(str(logs / "half"))
-    assert list(logs.iterdir()) == []
 
 
 @pytest.mark.process

@@ -1,10 +1,7 @@
 """Versions come and go, servers start and stop: no request is lost to it."""
 
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -301,25 +298,6 @@ def test_the_session_gets_the_threads_of_the_config(base, serve):
         assert session._config.intra_op_parallelism_threads == threads
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        *[("model_name", value) for value in ("", "a/b", "a b", "a:b", None)],
-        *[("model_base_path", value) for value in ("", None, 3)],
-        *[("host", value) for value in (3, None)],
-        *[("port", value) for value in (-1, 65536, "8500", True, 1.5)],
-        *[("file_system_poll_wait_seconds", value) for value in (-1, float("nan"), "1")],
-        *[("shutdown_grace_seconds", value) for value in (-1, float("inf"), None)],
-        *[("tensorflow_intra_op_parallelism", value) for value in (-1, 1.5)],
-    ],
-)
-def test_a_setting_out_of_range_is_refused_by_name(setting, value):
-    with pytest.raises(errors.InvalidInputError) as caught:
-        ServerConfig(**{"model_name": "m", "model_base_path": "models", setting: value})
-    assert str(caught.value).startswith(f"{setting} must be ")
-    assert repr(value) in str(caught.value)
-
-
 @pytest.mark.slow
 def test_stopping_lets_running_requests_finish_and_refuses_new_ones(base, serve, until, in_background):
     save(Slow(), base, 1)
@@ -395,38 +373,6 @@ def test_a_client_finds_a_server_that_was_started_again(half_base):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_a_slow_request_finish_and_ends_with_0(
-    slow_base, spawn_server, in_background, until, number
-):
-    process, target = spawn_server(slow_base)
-    with Client(target) as client:
-        client.predict({"seconds": np.float32(0)})
-        running = in_background(client.predict, {"seconds": np.float32(2)})
-        threading.Event().wait(0.5)
-        process.send_signal(number)
-        assert running.result()["rounds"] > 0
-        assert process.wait(20) == 0
-        with pytest.raises(errors.UnavailableError):
-            client.status()
-
-
-@pytest.mark.process
-def test_a_second_signal_stops_at_once(slow_base, spawn_server, in_background):
-    process, target = spawn_server(slow_base)
-    with Client(target) as client:
-        client.predict({"seconds": np.float32(0)})
-        running = in_background(client.predict, {"seconds": np.float32(300)}, timeout=100)
-        threading.Event().wait(0.5)
-        process.send_signal(signal.SIGTERM)
-        threading.Event().wait(0.5)
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        assert isinstance(running.exception(20), errors.UnavailableError | errors.CancelledError)
-
-
-@pytest.mark.process
 def test_a_server_killed_in_the_middle_of_a_call_is_unavailable_at_once(
     slow_base, spawn_server, in_background
 ):
@@ -438,25 +384,3 @@ def test_a_server_killed_in_the_middle_of_a_call_is_unavailable_at_once(
         process.kill()
         with pytest.raises(errors.UnavailableError, match=target):
             running.result(20)
-
-
-@pytest.mark.process
-def test_a_signal_before_the_server_is_ready_ends_it_without_opening_the_port(half_base):
-    code = f"""
-import logging, signal, sys
-from keras_selfattn.serving.server import ServerConfig, serve_forever
-
-class Interrupt(logging.Handler):
-    def emit(self, record):
-        if "is available" in record.getMessage():
-            signal.raise_signal(signal.SIGTERM)
-
-logger = logging.getLogger("keras_selfattn.serving.server")
-logger.setLevel(logging.INFO)
-logger.addHandler(Interrupt())
-sys.exit(serve_forever(ServerConfig("half", {str(half_base)!r}, port=0), lambda server: print("ready")))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=99
-    )
-    assert (result.returncode, result.stdout) == (0, ""), result.stderr

@@ -20,7 +20,7 @@ from keras_selfattn.serving.client.transport.connection_settings import Connecti
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection, rest_server
 from keras_selfattn.serving.server.rest.rest_server import RestServer
-from keras_selfattn.serving.server.runtime import descriptors, listening
+from keras_selfattn.serving.server.runtime import listening
 
 HALF = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nContent-"
 GET = b"GET /v1/models/half HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -478,10 +478,3 @@ def test_grpc_connections_live_a_bounded_time_where_there_are_workers():
     assert "grpc.max_connection_age_ms" not in options()
     mine = options(workers=2, grpc_channel_arguments="grpc.max_connection_age_ms=5")
     assert mine["grpc.max_connection_age_ms"] == 5
-
-
-def test_the_ports_share_the_descriptors_and_leave_some(monkeypatch):
-    monkeypatch.setattr(descriptors, "limit", lambda: 256)
-    both = ServerConfig("m", "models", grpc_socket_path="server.sock")
-    assert descriptors.connections_of_a_port() == 96
-    assert dict(listening.server_options(both))["grpc.max_allowed_incoming_connections"] == 48

@@ -18,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from test_app import ask
-from test_listening import ssl_config
+from test_encryption import ssl_config
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import TLS, Client
@@ -339,11 +339,6 @@ def test_a_head_that_is_too_large_is_refused_over_tls_too(half_base, files, tmp_
         with contextlib.closing(connection):
             connection.request("GET", "/readyz", headers={"X": "x" * 2**17})
             assert connection.getresponse().status == 431
-
-
-def test_rest_tls_needs_a_key(half_base):
-    with pytest.raises(errors.InvalidInputError, match="ssl_config_file must have a key .* with rest_tls"):
-        ServerConfig("half", half_base, rest_tls=True)
 
 
 @pytest.fixture

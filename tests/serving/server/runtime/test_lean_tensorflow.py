@@ -1,10 +1,8 @@
-"""A process that only serves leaves out TensorFlow's API, and excludes loaded objects from collection."""
+"""A process that only serves leaves out TensorFlow's API, and shares arenas."""
 
-import gc
 import platform
 import subprocess
 import sys
-import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +10,6 @@ from serving_models import save_tf1
 
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server import server as server_module
-from keras_selfattn.serving.server.models import freed_memory as memory
 
 SERVE = """
 import sys
@@ -103,37 +100,6 @@ def test_only_in_a_process_of_its_own_does_a_server_keep_what_it_loads_from_coll
         until(lambda: server.models.available() == {"m": [2]})
         assert len(kept) == 2 * own_process
     assert arenas == ([2 * config.cpus] if own_process else [])
-
-
-def test_what_is_kept_from_collections_is_all_that_there_is(monkeypatch):
-    calls = []
-    fake = SimpleNamespace(collect=lambda: calls.append("collect"), freeze=lambda: calls.append("freeze"))
-    monkeypatch.setattr(memory, "gc", fake)
-    memory.LoadedObjects().keep()
-    assert calls == ["collect", "freeze"]
-    assert gc.isenabled()
-
-
-class Cycle:
-    """As a request's task and its coroutine are: only a collection frees it."""
-
-    def __init__(self):
-        self.itself = self
-
-
-@pytest.mark.process
-def test_what_was_in_use_during_a_load_is_collected_some_loads_later():
-    """A version a minute, each loaded while requests run: their garbage must not stay for ever."""
-    loaded, seen = memory.LoadedObjects(), []
-    try:
-        for _ in range(200):
-            running = Cycle()
-            loaded.keep()
-            seen.append(weakref.ref(running))
-            del running
-        assert sum(each() is not None for each in seen) < 100
-    finally:
-        gc.unfreeze()
 
 
 ARENAS = """

@@ -1,38 +1,22 @@
-"""The server's addresses, encryption and limits."""
+"""The server's addresses, arguments and limits."""
 
-import re
 import socket
 import threading
 
-import certificates
 import grpc
 import numpy as np
 import pytest
-import tensorflow as tf
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import TLS, Client
+from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.runtime import profile_service_pb2
 from keras_selfattn.serving.server.runtime.listening import is_loopback
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 X = np.float32([2])
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
-def ssl_config(files, path, **more):
-    names = {"server_key": "server.key", "server_cert": "server.pem", **more}
-    lines = [f"{field}: {(files / name).read_text()!r}" for field, name in names.items()]
-    path.write_text("\n".join([*lines, f"client_verify: {'true' if 'custom_ca' in more else 'false'}"]))
-    return path
 
 
 def answer(client):
@@ -54,43 +38,6 @@ def test_a_file_in_the_place_of_the_unix_socket_is_left_alone(half_base, tmp_pat
     with pytest.raises(errors.ServerStartError, match=f"cannot listen on unix:{path}: it is a file, and no"):
         Server(ServerConfig("half", half_base, port=0, grpc_socket_path=path)).start()
     assert path.read_text() == "data"
-
-
-@pytest.mark.slow
-def test_with_a_key_and_a_certificate_the_port_is_encrypted(half_base, files, tmp_path):
-    config = ssl_config(files, tmp_path / "ssl.conf")
-    with Server(ServerConfig("half", half_base, host="127.0.0.1", port=0, ssl_config_file=config)) as server:
-        target = f"localhost:{server.port}"
-        with Client(target, "half", tls=TLS(ca=files / "ca.pem")) as client:
-            assert answer(client) == [3.0]
-        with Client(target, "half") as client, pytest.raises(errors.UnavailableError):
-            answer(client)
-
-
-@pytest.mark.slow
-def test_with_client_verify_only_known_clients_are_served(half_base, files, tmp_path):
-    config = ssl_config(files, tmp_path / "ssl.conf", custom_ca="ca.pem")
-    with Server(ServerConfig("half", half_base, host="127.0.0.1", port=0, ssl_config_file=config)) as server:
-        target = f"localhost:{server.port}"
-        known = TLS(ca=files / "ca.pem", certificate=files / "client.pem", key=files / "client.key")
-        with Client(target, "half", tls=known) as client:
-            assert answer(client) == [3.0]
-        with (
-            Client(target, "half", tls=TLS(ca=files / "ca.pem")) as client,
-            pytest.raises(errors.UnavailableError),
-        ):
-            answer(client)
-
-
-def test_a_key_that_is_a_path_or_no_ssl_config_is_refused(half_base, tmp_path):
-    config = tmp_path / "ssl.conf"
-    config.write_text("server_key: '/etc/key.pem' server_cert: '/etc/cert.pem'")
-    with pytest.raises(errors.ServerStartError, match="server_key .* must be a PEM text, .* and no path"):
-        Server(ServerConfig("half", half_base, port=0, ssl_config_file=config))
-    config.write_text("key: 1")
-    with pytest.raises(errors.InvalidArgumentError) as caught:
-        Server(ServerConfig("half", half_base, port=0, ssl_config_file=config))
-    assert "Error parsing text-format tensorflow.serving.SSLConfig: 1:1: " in caught.value.cause
 
 
 @pytest.mark.parametrize(
@@ -212,51 +159,3 @@ def test_numbers_are_answered_as_raw_bytes_where_asked_for(half_base):
         response = pb.PredictResponse.FromString(call(request.SerializeToString(), timeout=20))
     assert response.outputs["y"].tensor_content == np.float32([3]).tobytes()
     assert not response.outputs["y"].float_val
-
-
-@pytest.mark.slow
-def test_the_profiler_records_what_the_server_runs(half_base, tmp_path, in_background):
-    with (
-        Server(ServerConfig("half", half_base, port=0)) as server,
-        Client(server.target, "half") as client,
-    ):
-        stop = threading.Event()
-
-        def load():
-            while not stop.is_set():
-                answer(client)
-
-        asking = in_background(load)
-        tf.profiler.experimental.client.trace(server.target, str(tmp_path), duration_ms=1000)
-        stop.set()
-        asking.result()
-    (trace,) = tmp_path.rglob("*.xplane.pb")
-    assert b"SessionRun" in trace.read_bytes()
-    assert [file for file in trace.parent.iterdir() if file != trace] == []
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"repository_root": "traces"}, "repository_root must be an absolute folder"),
-        ({"host_name": "../../etc/host"}, "session_id and host_name must be plain names"),
-        ({"session_id": ".."}, "session_id and host_name must be plain names"),
-        ({"duration_ms": 0}, "duration_ms must be positive"),
-        ({"repository_root": "/dev/null"}, "the trace cannot be written: Not a directory"),
-    ],
-)
-def test_a_profile_that_makes_no_sense_is_refused(half_server, tmp_path, fields, message):
-    asked = {"duration_ms": 1, "repository_root": str(tmp_path), "session_id": "s", "host_name": "h"}
-    request = profile_service_pb2.ProfileRequest(**{**asked, **fields})
-    with grpc.insecure_channel(half_server.target) as channel:
-        call = channel.unary_unary("/tensorflow.ProfilerService/Profile")
-        with pytest.raises(grpc.RpcError, match=re.escape(message)):
-            call(request.SerializeToString(), timeout=20)
-
-
-def test_the_profiler_can_be_turned_off(half_base):
-    config = ServerConfig("half", half_base, port=0, enable_profiler=False)
-    with Server(config) as server, grpc.insecure_channel(server.target) as channel:
-        with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary("/tensorflow.ProfilerService/Profile")(b"", timeout=20)
-        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

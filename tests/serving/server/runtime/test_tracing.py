@@ -34,12 +34,10 @@ from tensorflow_serving.apis import (
 )
 from test_bearer_tokens import bears
 
-from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest.rest_server import TracedApp
-from keras_selfattn.serving.server.rest.routes import http_route
-from keras_selfattn.serving.server.runtime import opentelemetry_sdk, tracing
+from keras_selfattn.serving.server.runtime import tracing
 from keras_selfattn.serving.server.runtime.tracing import Tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -200,25 +198,6 @@ def test_the_open_inference_protocol_is_traced_on_both_ports(server, spans):
     assert set(spans(4)) == {
         *("POST /v2/models/{model}/infer", "wait", "run", "inference.GRPCInferenceService/ServerReady")
     }
-
-
-@pytest.mark.parametrize(
-    ("path", "route"),
-    [
-        ("/v1/models", "/v1/models"),
-        ("/v1/models/a%20b", "/v1/models/{model}"),
-        ("/V1/mOdElS/Half:Predict", "/v1/models/{model}:predict"),
-        ("/v1/model\N{LATIN SMALL LETTER LONG S}", ""),
-        ("/v1/models/half/versions/\N{ARABIC-INDIC DIGIT ONE}", ""),
-        ("/v1/models/a/labels/b/metadata", "/v1/models/{model}/labels/{label}/metadata"),
-        ("/v2", "/v2"),
-        ("/v2/models/a:b/versions/v/ready", "/v2/models/{model}/versions/{version}/ready"),
-        ("/v1/models/half:no", ""),
-        ("/healthz", ""),
-    ],
-)
-def test_a_route_has_placeholders_for_names(path, route):
-    assert http_route(path) == route
 
 
 def test_a_path_in_a_span_is_bounded(server, spans):
@@ -657,37 +636,3 @@ def test_the_environment_names_the_service_and_the_sampler(half_base):
         START.format(before="", base=str(half_base)), OTEL_TRACES_SAMPLER="always_off", **environment
     )
     assert (done.stdout, done.returncode) == ("", 0), done.stderr
-
-
-@pytest.mark.parametrize(
-    ("environment", "words"),
-    [
-        (
-            {"OTEL_TRACES_EXPORTER": "none,zipkin"},
-            r"needs the package of the exporter zipkin .*keras-selfattn\[tracing\]",
-        ),
-        (
-            {"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"},
-            "OTEL_EXPORTER_OTLP_PROTOCOL must be one of grpc, http/protobuf",
-        ),
-        ({"OTEL_PROPAGATORS": "tracecontext,b3"}, "OTEL_PROPAGATORS must be of tracecontext.*'b3'"),
-        (
-            {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "10"},
-            "needs other OTEL_.* variables: ValueError: max_export_batch_size",
-        ),
-    ],
-)
-def test_an_environment_that_cannot_be_is_an_error(monkeypatch, environment, words):
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(errors.ServerStartError, match=words):
-        opentelemetry_sdk.provider_from_environment()
-
-
-def test_an_exporter_that_refuses_its_variables_is_an_error(monkeypatch):
-    def exporter():
-        raise TypeError("no compression zip")
-
-    monkeypatch.setattr(opentelemetry_sdk, "_exporters", lambda: [exporter])
-    with pytest.raises(errors.ServerStartError, match="OTEL_.* variables: TypeError: no compression zip"):
-        opentelemetry_sdk.provider_from_environment()

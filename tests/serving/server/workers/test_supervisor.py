@@ -12,7 +12,6 @@ import threading
 import time
 import urllib.request
 from functools import partial
-from multiprocessing import Pipe
 from pathlib import Path
 
 import late_worker
@@ -23,8 +22,6 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.workers.membership import RELOAD
-from keras_selfattn.serving.server.workers.merging import counts_alone, merged_statuses, summed_metrics
-from keras_selfattn.serving.server.workers.peer import Peer, PeerGoneError
 from keras_selfattn.serving.server.workers.supervisor import Supervisor
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
@@ -345,99 +342,6 @@ def response(**states):
     for version, state in states.items():
         told.model_version_status.add(version=int(version[1:]), state=state)
     return told
-
-
-def test_a_version_is_available_when_it_is_in_all_workers():
-    start, loading, available, end = (
-        pb.ModelVersionStatus.State.Value(name) for name in ("START", "LOADING", "AVAILABLE", "END")
-    )
-    merged = merged_statuses(
-        [
-            response(v1=end, v2=available, v3=available, v4=available),
-            response(v1=available, v2=available, v3=loading),
-        ]
-    )
-    assert [(each.version, each.state) for each in merged.model_version_status] == [
-        *((4, start), (3, loading)),
-        *((2, available), (1, end)),
-    ]
-
-
-def test_metrics_are_summed_sample_by_sample_in_their_families():
-    one = '# TYPE a counter\na{x="1"} 2\n# TYPE b histogram\nb_sum{x="1"} 0.5\n'
-    two = '# TYPE a counter\na{x="1"} 3\na{x="2 3"} 1\n# TYPE b histogram\nb_sum{x="1"} 0.25\n'
-    summed = '# TYPE a counter\na{x="1"} 5\na{x="2 3"} 1\n# TYPE b histogram\nb_sum{x="1"} 0.75\n'
-    assert summed_metrics([one, two]) == summed
-
-
-def test_of_gauges_what_waits_is_summed_the_oldest_stays_and_none_outlives_its_process():
-    def text(count, seconds):
-        gauges = {"waiting_requests": count, "oldest_request_age_seconds": seconds}
-        named = {f":tensorflow:serving:{name}": value for name, value in gauges.items()}
-        lines = [f"# TYPE {name} gauge\n{name} {value}\n" for name, value in named.items()]
-        return "# TYPE a counter\na 2\n" + "".join(lines)
-
-    assert summed_metrics([text(3, 0.5), text(4, 0.25)]) == text(7, 0.5).replace("a 2", "a 4")
-    assert counts_alone(text(3, 0.5)) == "# TYPE a counter\na 2\n"
-
-
-@pytest.fixture
-def peers():
-    """Two ends of a pipe: the first asks, the second does what it is told."""
-    release = threading.Event()
-
-    def fail():
-        raise errors.NotFoundError("no such thing")
-
-    actions = {
-        "double": lambda x: 2 * x,
-        "fail": fail,
-        "wait": lambda: release.wait(30),
-        "break": lambda: 1 / 0,
-    }
-    ours, theirs = Pipe()
-    ended = threading.Event()
-    near, far = Peer(ours, {}, on_end=ended.set), Peer(theirs, actions, on_end=lambda: None)
-    near.start()
-    far.start()
-    yield near, ours, theirs, ended
-    release.set()
-
-
-def test_a_peer_gives_results_and_errors(peers, caplog):
-    near, *_ = peers
-    assert [near.call("double", number, timeout=10) for number in (1, 2)] == [2, 4]
-    with pytest.raises(errors.NotFoundError, match="no such thing"):
-        near.call("fail", timeout=10)
-    with pytest.raises(errors.InternalError, match="the log has the cause"):
-        near.call("break", timeout=10)
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_peer_that_does_not_answer_is_waited_for_as_long_as_told(peers):
-    near, *_ = peers
-    with pytest.raises(errors.DeadlineExceededError, match=r"no answer within 0\.05 s"):
-        near.call("wait", timeout=0.05)
-    assert near.call("double", 3, timeout=10) == 6
-
-
-def test_whoever_waits_for_a_peer_that_ends_is_told(peers, in_background, until):
-    near, _, theirs, ended = peers
-    waiting = in_background(near.call, "wait", timeout=30)
-    until(lambda: near._waiting)
-    shutdown(theirs)
-    with pytest.raises(PeerGoneError):
-        waiting.result(timeout=10)
-    assert ended.wait(10)
-    with pytest.raises(PeerGoneError):
-        near.call("double", 1, timeout=10)
-
-
-def shutdown(connection):
-    import os
-
-    with socket.socket(fileno=os.dup(connection.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.process

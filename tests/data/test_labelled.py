@@ -1,0 +1,112 @@
+"""Labelled rows: the split keeps shares, equal rows and every label; columns of any container are rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from keras_selfattn.data.labelled import LabelledRows, as_rows, split_rows
+from keras_selfattn.errors import DataError
+
+
+def test_a_split_keeps_shares_and_equal_texts_together():
+    texts = [f"text {row % 150}" for row in range(200)]
+    table = LabelledRows(texts, ["+" if row % 150 < 100 else "-" for row in range(200)], "t.csv")
+    kept, held = split_rows(table, 0.2, seed=1)
+    assert len(kept) + len(held) == 200
+    assert not set(kept.inputs) & set(held.inputs)
+    assert len(set(held.inputs)) == 30
+    assert len({text for text, label in zip(held.inputs, held.targets, strict=True) if label == "+"}) == 20
+    assert split_rows(table, 0.2, seed=1) == (kept, held)
+    assert split_rows(table, 0.2, seed=2) != (kept, held)
+
+
+def test_many_small_classes_are_held_out_in_their_share_overall():
+    table = LabelledRows(
+        [f"text {row}" for row in range(400)], [str(row % 100) for row in range(400)], "t.csv"
+    )
+    kept, held = split_rows(table, 0.1, seed=0)
+    assert 20 <= len(held) <= 60
+    assert set(kept.targets) == set(table.targets)
+
+
+def test_too_few_rows_to_split_say_so():
+    with pytest.raises(DataError, match="too few different rows to hold 10% of them out: 1"):
+        split_rows(LabelledRows(["a", "a"], ["+", "-"], "t.csv"), 0.1, seed=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_label_is_held_out_whole(seed):
+    """Ten labels occur once each, beside two that are everywhere."""
+    targets = [["a", "b"] if row % 2 else ["a"] for row in range(200)]
+    for row in range(10):
+        targets[20 * row] = ["a", f"rare{row}"]
+    kept, held = split_rows(LabelledRows([f"text {n}" for n in range(200)], targets, "t.csv"), 0.1, seed)
+    assert kept.labels() == {name for names in targets for name in names}
+    assert 5 <= len(held) <= 25
+
+
+def test_a_text_with_two_labels_stays_if_one_of_them_is_nowhere_else():
+    texts, labels = ["dup", "dup", *"abcdefgh"], ["a", "c", *"aaaabbbb"]
+    rows = LabelledRows(texts, labels, "t.csv")
+    for seed in range(20):
+        kept, held = split_rows(rows, 0.5, seed)
+        assert "dup" not in held.inputs
+        assert set(kept.targets) == {"a", "b", "c"}
+
+
+def test_a_row_that_can_be_spared_is_found_though_the_draw_is_needed():
+    targets = [["a"], ["b"], ["c"], ["d"], ["d"]]
+    for seed in range(10):
+        kept, held = split_rows(LabelledRows(list("vwxyz"), targets, "t.csv"), 0.2, seed)
+        assert held.targets == [["d"]]
+        assert len(kept) == 4
+    with pytest.raises(DataError, match="too few different rows to hold 20% of them out: 3"):
+        split_rows(LabelledRows(list("vwx"), targets[:3], "t.csv"), 0.2, seed=0)
+
+
+@pytest.mark.parametrize("container", [tuple, np.array, lambda column: pd.Series(column, index=range(7, 27))])
+def test_columns_come_in_any_container(container):
+    texts, labels = [f"text {n}" for n in range(20)], ["+", "-"] * 10
+    rows = LabelledRows(container(texts), container(labels), "made up")
+    assert (rows.inputs, rows.targets) == (texts, labels)
+    kept, held = rows.split(0.2, seed=0)
+    assert sorted([*kept.inputs, *held.inputs]) == sorted(texts)
+
+
+def rows(*lengths):
+    return [np.arange(1, length + 1, dtype=np.int32) for length in lengths]
+
+
+def test_one_row_of_each_label_cannot_be_split():
+    rows = LabelledRows([f"text {n}" for n in range(30)], [f"label {n}" for n in range(30)], "made up")
+    alike = LabelledRows(["good", "bad"] * 30, ["+", "-"] * 30, "made up")
+    for given, labels in ((rows, 30), (alike, 2)):
+        with pytest.raises(
+            DataError,
+            match=f"one row of each of its {labels} labels, or rows that are all alike, so that none",
+        ):
+            split_rows(given, 0.1, 0)
+
+
+@pytest.mark.parametrize("targets", [["a", None], [None, ["a"]], [None, "a"]])
+def test_a_row_without_a_target_has_no_label(targets):
+    assert LabelledRows(["x", "y"], targets, "made up").labels() == {"a"}
+
+
+def test_a_split_draws_from_each_class_of_the_kind_of_target():
+    rows = LabelledRows([f"text {n}" for n in range(40)], ["a"] * 20 + ["b"] * 20, "made up")
+    _kept, held_out = split_rows(rows, 0.1, 0)
+    assert sorted(held_out.targets) == ["a", "a", "b", "b"]
+
+
+# Of what stands around the steps: these are tested elsewhere, traced.
+pytestmark = pytest.mark.usefixtures("eager_steps")
+
+
+TEXTS = ["good film", "bad film", "fine film", "poor film"]
+
+
+@pytest.mark.parametrize("container", [list, np.array, tuple])
+def test_a_pair_of_columns_is_rows(container):
+    rows = as_rows((container(TEXTS), container(["+", "-"] * 2)), "training rows")
+    assert (rows.inputs, rows.targets, rows.source) == (TEXTS, ["+", "-"] * 2, "training rows")
