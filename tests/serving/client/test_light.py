@@ -53,7 +53,8 @@ def test_the_server_imports_no_layers_or_models():
     assert "keras_selfattn.serving.server.models.saved_model_servable" in names
     others = {name for name in names if not name.startswith("keras_selfattn.serving")}
     files = {"files"} | {
-        f"files.{name}" for name in ("atomic", "object_stores", "store_calls", "version_files")
+        f"files.{name}"
+        for name in ("atomic", "object_stores", "store_calls", "version_files", "version_listing")
     }
     assert others <= {f"keras_selfattn.{name}" for name in {"errors", "extras", *files}}
 
