@@ -142,9 +142,9 @@ def _graph(threads: int) -> Callable[[Path, Path], tuple[float, float, float]]:
     def answer(model: Path, file: Path) -> tuple[float, float, float]:
         import tensorflow as tf
 
-        from keras_selfattn.batch.model_graph import Graph, find_model
+        from keras_selfattn.batch.model_graph import LoadedGraph, find_model
 
-        graph = Graph(find_model(model))
+        graph = LoadedGraph(find_model(model))
         # By characters, which are the tokens of the quickstart's model: by bytes there is more padding.
         texts = [text.encode() for text in sorted(_texts(file), key=len)]
         batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]

@@ -177,7 +177,7 @@ class SubwordTokenizer(abc.ABC):
         most = max(0, self.settings.max_tokens - 2 - between)
         read = [self._text_pieces(texts, max(_COUNTED * most, _LEAST_COUNTED)) for texts in (first, second)]
         whole = [splits[1:] - splits[:-1] for _, splits in read]  # [B] each
-        kept = _shares(*whole, most)
+        kept = _shares(whole[0], whole[1], most)
         pieces = [_first_of_rows(ids, splits, each) for (ids, splits), each in zip(read, kept, strict=True)]
         splits = pieces[0][1] + pieces[1][1] + (2 + between) * tf.range(tf.size(whole[0]) + 1, dtype=tf.int64)
         # The parts of each row, by where they begin: [CLS], first text, separators, second text, [SEP].
