@@ -17,7 +17,7 @@ from keras_selfattn.export.portable.write import write_arrays
 from keras_selfattn.export.signatures.model_signatures import MOST_ASKED
 from keras_selfattn.export.trial import Case
 
-sys.path.append(str(Path(__file__).parents[1] / "layers"))
+sys.path.append(str(Path(__file__).parents[1] / "layers" / "shared"))
 from variants import MAKE, WIDTH
 
 # Rows and lengths: none of either, one of either, and of a batch that has both.
