@@ -1,6 +1,10 @@
 """A module's tests are found by its name, and each test file is run by one part of `.ci/run`."""
 
+import configparser
+from itertools import chain
 from pathlib import Path
+
+from keras_selfattn.extras import MODULES as PACKAGES
 
 ROOT = Path(__file__).parents[1]
 TESTS = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
@@ -31,3 +35,16 @@ def test_each_test_file_is_in_one_part_of_ci():
         file = ROOT / "tests" / path
         parts = [place for place, paths in found if paths & {file, *file.parents}]
         assert len(parts) == 1, f"{path} is run by {parts or 'no part'}: see .ci/parts"
+
+
+def test_no_room_of_tests_on_the_path_has_the_name_of_a_package():
+    """Where the package is not installed, the folder would be imported in its place."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    on_path = [ROOT / folder for folder in config["tool:pytest"]["pythonpath"].split()]
+    assert ROOT / "tests" in on_path
+    packages = set(chain.from_iterable(PACKAGES.values())) | {"torch", "tensorflow", "keras", "numpy"}
+    rooms = {
+        path.relative_to(ROOT).as_posix() for folder in on_path for path in folder.iterdir() if path.is_dir()
+    }
+    assert [room for room in rooms if room.rpartition("/")[2] in packages] == []
