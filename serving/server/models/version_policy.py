@@ -1,7 +1,7 @@
-"""The choice of a model's versions: which are loaded, how many, and when the others go.
+"""The choice of a model's versions: which are loaded, and when the others may go.
 
-A version goes when the newer ones answer, not before: during a swap, those that go and those that come are
-loaded together, up to twice as many as the policy selects. `version_swap.py` loads and unloads them.
+A version goes when the newer ones answer, not before. So during a swap those that go and those that come are
+loaded together, up to twice as many as the policy selects: that is the order of `VersionSwap._serve`.
 
 Reference: ServableVersionPolicy in tensorflow_serving/config/file_system_storage_path_source.proto, and
 AvailabilityPreservingPolicy in tensorflow_serving/core.

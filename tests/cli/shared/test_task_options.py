@@ -1,5 +1,6 @@
 """Options of tasks: their headings in the help, and their refusal for other tasks."""
 
+import dataclasses
 import re
 
 import click
@@ -7,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
+from keras_selfattn.cli.shared.task_options import TRAINING
 from keras_selfattn.tasks import TASKS, tasks_of
+from keras_selfattn.training.config import TrainConfig
 
 NAMES = [task.name for task in TASKS]
 
@@ -82,3 +85,11 @@ def test_train_refuses_an_option_exactly_for_the_tasks_that_its_heading_leaves_o
 def test_train_has_every_option_that_a_task_knows():
     known = {each.name for each in command("train").params}
     assert {name for task in TASKS for name in (*task.reading, *task.all_settings)} <= known
+
+
+def test_every_option_that_is_a_setting_of_a_training_reaches_it():
+    """One that is left out there would be accepted, and change nothing."""
+    train = main.get_command(click.Context(main), "train")
+    assert train is not None
+    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    assert set(TRAINING) == known & {option.name for option in train.params}
