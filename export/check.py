@@ -160,14 +160,14 @@ def _ties(wanted: Arrays, found: Arrays, tolerance: float) -> Wrong:
     if probabilities is None:
         return ties
     if _LABELS in wanted and wanted[_LABELS].shape == probabilities.shape:
-        # A label of the row in one of the answers, "" in the other; never another label.
+        # A label in one of the answers, "" in the other. Whose name it is, a case does not say.
         one = (wanted[_LABELS] == b"") != (found[_LABELS] == b"")
         ties[_LABELS] = one & (np.abs(probabilities - _THRESHOLD) <= tolerance)
     if _LABEL in wanted and wanted[_LABEL].shape == probabilities.shape[:-1]:
         ties[_LABEL] = np.isnan(probabilities).any(axis=-1)  # no rule chooses among these
         if _SCORE in wanted and wanted[_SCORE].shape == wanted[_LABEL].shape:
             ties[_SCORE] = np.asarray(wanted[_LABEL] != found[_LABEL])
-            ties[_SCORE] &= _tied_rows(probabilities, wanted[_SCORE], found[_SCORE], tolerance)
+            ties[_SCORE] &= _tied_rows(probabilities, wanted[_SCORE], found[_SCORE], ties[_SCORE], tolerance)
             ties[_LABEL] |= ties[_SCORE]
         elif probabilities.shape[-1] > 1:
             best = np.sort(probabilities, axis=-1)[..., -2:]
@@ -176,7 +176,7 @@ def _ties(wanted: Arrays, found: Arrays, tolerance: float) -> Wrong:
 
 
 def _tied_rows(
-    probabilities: np.ndarray, wanted: np.ndarray, found: np.ndarray, tolerance: float
+    probabilities: np.ndarray, wanted: np.ndarray, found: np.ndarray, other: np.ndarray, tolerance: float
 ) -> np.ndarray:
     """Return where another label may be right: there its score is that of another class, in a row that ties.
 
@@ -187,21 +187,24 @@ def _tied_rows(
         probabilities: the model's, float `[rows, classes]` or `[rows, positions, classes]`.
         wanted: the model's scores, the probabilities of its labels, float `[rows]` or `[rows, positions]`.
         found: the graph's scores.
+        other: bool, of the same shape, True where the labels differ.
         tolerance: the largest difference of the graph's probabilities from the model's.
     """
     with_score = (np.abs(probabilities - found[..., None]) <= tolerance).sum(axis=-1)
     other_class = with_score > (np.abs(wanted - found) <= tolerance)  # the model's own is one of them
+    other_class &= (probabilities > 0).any(axis=-1)  # padding has no class
     first, second = wanted.astype("float64"), found.astype("float64")
-    # Each product is at least what the tolerance may have left of the other.
-    tied = (_log_product(second) >= _log_product(first - tolerance)) & (
-        _log_product(first) >= _log_product(second - tolerance)
+    # What both rows of labels share decides nothing: only its tolerance would count, once for each position.
+    apart = other | ~(np.abs(first - second) <= tolerance)
+    tied = (_log_product(second, apart) >= _log_product(first - tolerance, apart)) & (
+        _log_product(first, apart) >= _log_product(second - tolerance, apart)
     )
     return other_class & tied
 
 
-def _log_product(scores: np.ndarray) -> np.ndarray:
+def _log_product(scores: np.ndarray, apart: np.ndarray) -> np.ndarray:
     """Return the logarithm of the product of each row's scores, for each of its positions."""
-    logs = np.log(np.maximum(scores, _LEAST))
+    logs = np.where(apart, np.log(np.maximum(scores, _LEAST)), 0.0)
     return logs if logs.ndim == 1 else logs.sum(axis=-1, keepdims=True)
 
 

@@ -231,7 +231,7 @@ def _remove_stored(store: StoreFolder, version: str) -> None:
 
 def _why_none(listing: Listing, version: int) -> str:
     """Return a sentence on a folder or file that has the name of a version, and is none; or nothing."""
-    if str(version) in listing.folders:
+    if str(version) in listing.folders and version_number(str(version)) is None:
         return f" No server reads its folder {version}: a version is a number from 0 and below 2**63."
     return f" Its file {version} is none: a version is a folder." if str(version) in listing.files else ""
 

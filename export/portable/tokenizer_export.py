@@ -218,7 +218,8 @@ def _template(cls: tuple[str, int], sep: tuple[str, int], settings: Any) -> dict
     def text(name: str, kind: int = 0) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": kind}}
 
-    between, second = settings.separators or 1, settings.second_type
+    # Where it is not known what stands between two texts, one [SEP] does.
+    between, second = (1, 0) if settings.separators is None else (settings.separators, settings.second_type)
     before = [special(cls[0]), text("A"), *[special(sep[0])] * between]
     return {
         "type": "TemplateProcessing",

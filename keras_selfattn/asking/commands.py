@@ -7,12 +7,14 @@ client, version and signature that the options ask for.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
-from keras_selfattn.serving.client import TLS, Client, Label, ModelMetadata, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError, InvalidInputError
 from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
+
+if TYPE_CHECKING:
+    from keras_selfattn.serving.client import Client, Label, ModelMetadata, Signature
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,11 @@ METADATA = AskingCommand(
 COMMANDS = {command.name: command for command in (QUERY, STATUS, METADATA)}
 
 
-def connected(model: str, options: Mapping[str, Any], **settings: Any) -> Client:
+def connected(model: str, options: Mapping[str, Any], **settings: Any) -> "Client":
     """Return a client with the options of the command line."""
+    # Here, since the help of a command needs no client.
+    from keras_selfattn.serving.client import TLS, Client
+
     secure = {name: options[name] for name in ("ca", "certificate", "key", "server_name")}
     tls = TLS(**secure) if options["tls"] or any(secure.values()) else None
     return Client(
@@ -218,7 +223,7 @@ def connected(model: str, options: Mapping[str, Any], **settings: Any) -> Client
     )
 
 
-def version_of(options: Mapping[str, Any]) -> int | Label | None:
+def version_of(options: Mapping[str, Any]) -> "int | Label | None":
     """Return the version that the options ask for: by number, by label, or the latest.
 
     Raises:
@@ -234,10 +239,12 @@ def version_of(options: Mapping[str, Any]) -> int | Label | None:
         return version
     if version is not None:
         raise InvalidInputError(f"give version or label, not both. Received {version} and {label!r}")
+    from keras_selfattn.serving.client import Label
+
     return Label(label)
 
 
-def signature_of(metadata: ModelMetadata, name: str) -> Signature:
+def signature_of(metadata: "ModelMetadata", name: str) -> "Signature":
     """Return the signature of that name.
 
     Raises:

@@ -107,6 +107,42 @@ def test_a_wrong_label_with_its_own_low_score_is_refused():
     assert "differs from the model's" in refused(lambda _: wrong, spans)
 
 
+def labelled(probabilities):
+    """Return the answers of a labeller of three classes to one row, `[positions, 3]`."""
+    return answered(Labelling(["a", "b", "c"]), np.float32(probabilities)[None])
+
+
+def with_wrong(wanted, place, probability):
+    """Return answers with the second class at a position, which has that probability."""
+    found = with_value(wanted, "label", (0, place), b"b")
+    return with_value(found, "score", (0, place), np.float32(probability))
+
+
+@pytest.mark.parametrize("positions", [2, 20, 100, 500])
+@pytest.mark.parametrize("tolerance", [1e-5, 5e-2])
+def test_a_wrong_label_in_a_row_of_any_length_is_refused(positions, tolerance):
+    """The tolerance of labels that both answers have counts for nothing, however many they are."""
+    wanted = labelled([[0.6, 0.25, 0.15]] + [[0.7, 0.2, 0.1]] * (positions - 1))
+    found = with_wrong(wanted, 0, 0.25)
+    case = {"signature": "s", "inputs": {}, "outputs": wanted, "tolerance": tolerance}
+    assert "differs from the model's" in check.wrong(case, lambda *_: found, lambda *_: found)
+
+
+def test_a_wrong_label_beside_a_shared_one_of_nearly_no_probability_is_refused():
+    """A score below the tolerance, which both answers have, excuses no other label."""
+    wanted = labelled([[0.7, 0.1, 0.2], [0.4, 0.3, 0.3]])
+    wanted = with_value(wanted, "score", (0, 1), np.float32(1e-6))
+    wanted = with_value(wanted, "probabilities", (0, 1), np.float32([1e-6, 0.5, 0.5]))
+    found = with_wrong(wanted, 0, 0.1)
+    assert "differs from the model's" in refused(lambda _: found, wanted)
+
+
+def test_padding_has_no_label_at_any_tie():
+    spans, _ = tied_paths()
+    found = with_value(spans, "label", (0, 2), b"O")
+    assert refused(lambda _: found, spans) == "label differs from the model's"
+
+
 def test_a_label_at_a_tie_is_that_of_a_class_with_its_score():
     """The third class, which ties with none, has another probability than the score."""
     outputs = np.float32([[0.4, 0.4, 0.2]])

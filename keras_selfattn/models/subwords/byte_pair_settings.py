@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_flag, check_text
+from keras_selfattn.models.config import check_choice, check_count, check_flag, check_text
 from keras_selfattn.models.long_rows import check_around
 from keras_selfattn.models.subwords.added_tokens import check_added_ids
 
@@ -70,6 +70,9 @@ class BytePairSettings:
     def __post_init__(self) -> None:
         check_count("max_tokens", self.max_tokens)
         check_around(self.max_tokens, self.cls, self.sep)
+        if self.separators is not None:
+            check_count("separators", self.separators)
+        check_choice("second_type", self.second_type, (0, 1))
         for name in ("add_prefix_space", "composed", "whole_words"):
             check_flag(name, getattr(self, name))
         for name in ("unknown", "cls", "sep", "pad"):

@@ -174,7 +174,12 @@ class SubwordTokenizer(abc.ABC):
                 "The tokenizer was saved before models read two texts, and does not know what stands between "
                 "them. Begin with the folder that it was made from."
             )
-        most = max(0, self.settings.max_tokens - 2 - between)
+        most = self.settings.max_tokens - 2 - between
+        if most < 0:
+            raise ConfigError(
+                f"`max_tokens` must be at least {2 + between} for two texts, for the tokens around them. "
+                f"Received {self.settings.max_tokens}."
+            )
         read = [self._text_pieces(texts, max(_COUNTED * most, _LEAST_COUNTED)) for texts in (first, second)]
         whole = [splits[1:] - splits[:-1] for _, splits in read]  # [B] each
         kept = _shares(whole[0], whole[1], most)

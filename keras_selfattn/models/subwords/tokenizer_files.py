@@ -106,7 +106,8 @@ def _between(part: Mapping[str, Any]) -> dict[str, int | None]:
         separators, second_type = _OF_PAIRS[part["type"]]
         return {"separators": separators, "second_type": second_type}
     (cls,), (sep,) = ([each["SpecialToken"]["id"]] for each in part["single"][::2])
-    parts = [(kind, value["id"], value["type_id"]) for each in part["pair"] for kind, value in each.items()]
+    pair = part.get("pair") or []
+    parts = [(kind, value["id"], value.get("type_id", 0)) for each in pair for kind, value in each.items()]
     separators, second_type = len(parts) - 4, parts[-1][2] if parts else 0
     read = [("SpecialToken", cls, 0), ("Sequence", "A", 0), *[("SpecialToken", sep, 0)] * separators]
     read += [("Sequence", "B", second_type), ("SpecialToken", sep, second_type)]

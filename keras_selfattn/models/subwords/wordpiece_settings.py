@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count, check_flag, check_text
+from keras_selfattn.models.config import check_choice, check_count, check_flag, check_text
 from keras_selfattn.models.long_rows import check_around
 from keras_selfattn.models.subwords.added_tokens import check_added_ids
 
@@ -70,6 +70,9 @@ class WordPieceSettings:
         for name in ("max_tokens", "max_input_chars_per_word"):
             check_count(name, getattr(self, name))
         check_around(self.max_tokens, "[CLS]", "[SEP]")
+        if self.separators is not None:
+            check_count("separators", self.separators)
+        check_choice("second_type", self.second_type, (0, 1))
         for name in ("clean_text", "handle_chinese_chars", "lowercase"):
             check_flag(name, getattr(self, name))
         if self.strip_accents not in (True, False, None):

@@ -73,6 +73,17 @@ def test_cut_at_the_tokens_around_two_texts_leaves_none_of_them():
     assert cut == 1
 
 
+def test_two_texts_need_room_for_the_tokens_around_them():
+    with pytest.raises(ConfigError, match="at least 3 for two texts"):
+        of_bert(2).rows_of_pairs([("good", "film")])
+
+
+@pytest.mark.parametrize(("name", "value"), [("separators", 0), ("separators", 1.5), ("second_type", 2)])
+def test_settings_of_two_texts_out_of_range_are_refused(name, value):
+    with pytest.raises(ConfigError, match=f"`{name}` must be"):
+        WordPieceSettings(8, **{name: value})
+
+
 def test_tokenizer_of_a_file_from_before_there_were_pairs_refuses_them():
     saved = WordPieceSettings(8).to_dict()
     del saved["separators"]
@@ -115,6 +126,12 @@ def test_template_of_two_texts_is_read(expected):
 def test_template_of_another_form_is_not_guessed(name):
     part = {"type": "TemplateProcessing", "single": SINGLE, "pair": ODD[name]}
     assert _between(part)["separators"] is None
+
+
+@pytest.mark.parametrize("part", [{}, {"pair": None}], ids=["absent", "null"])
+def test_template_without_two_texts_is_not_guessed(part):
+    found = _between({"type": "TemplateProcessing", "single": SINGLE, **part})
+    assert found["separators"] is None
 
 
 def test_folder_without_a_written_template_has_that_of_its_class(tmp_path):
