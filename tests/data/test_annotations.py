@@ -115,6 +115,18 @@ class TestForms:
         for each in ("events (1)", "relations (1)", "attributes (1)", "normalisations (1)", "notes (1)"):
             assert each in said[0]
 
+    def test_brat_with_dots_in_names(self, write):
+        for name, text in {"a": "Ada", "a.1": "Bob x", "2013.04.05": "Eve"}.items():
+            folder = write(f"b/{name}.txt", text).parent
+            write(f"b/{name}.ann", f"T1\tPER 0 3\t{text[:3]}\n")
+        write("b/a.1.2.txt", "Not annotated.")
+        rows, said = warned(lambda: read_tagged(folder))
+        assert (rows.where, spans_of(rows)) == (
+            ["2013.04.05.txt", "a.txt", "a.1.txt"],
+            ["Eve/B-PER", "Ada/B-PER", "Bob/B-PER"],
+        )
+        assert "1 text without an .ann (the first: a.1.2.txt)" in said[0]
+
     @pytest.mark.parametrize("name", ["w.iob", "w.txt"])
     def test_words_with_labels_a_row_a_line(self, write, name):
         rows = read_tagged(write(name, WORDS))

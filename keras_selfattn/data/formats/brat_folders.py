@@ -44,13 +44,14 @@ def iter_brat(folder: Path) -> Iterator[AnnotatedText]:
         ...     [text.spans for text in iter_brat(folder)]
         [[Span(start=0, end=3, label='PER', text='Ada')]]
     """
+    # Endings are added to these by hand: `with_suffix` would cut a name such as PMID.1 once more.
     files = {file.with_suffix("") for file in folder.rglob("*.ann")}
     if not files:
         raise DataError(
             f"{folder} has no .ann files. A folder of tokens is one of brat: .txt files, an .ann beside each."
         )
     for base in sorted(files | {file.with_suffix("") for file in folder.rglob("*.txt")}):
-        text_file, spans_file = base.with_suffix(".txt"), base.with_suffix(".ann")
+        text_file, spans_file = Path(f"{base}.txt"), Path(f"{base}.ann")
         where = str(text_file.relative_to(folder))
         if not text_file.exists():
             raise DataError(f"{spans_file} has no {text_file.name} beside it, which holds its text. Add it.")
