@@ -9,7 +9,7 @@ from keras_selfattn.data.formats.annotated_texts import Columns, Units
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.formats.cells import checked_items, token_texts
 from keras_selfattn.data.formats.endings import checked_ending
-from keras_selfattn.data.formats.tagged_words import are_tagged_words, word_rows
+from keras_selfattn.data.formats.tagged_words import are_mostly_columns, are_tagged_words, word_rows
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_columns
 from keras_selfattn.data.token_columns import BLANKS, Token, column_rows, is_empty, token_lines
@@ -42,7 +42,8 @@ def read_tagged(
     no token, before or behind the tokens of a row, is a comment. In both an empty line ends a row. A
     `.jsonl`, `.ndjson`, `.parquet` or `.feather` file has a list of tokens and a list of labels in each row;
     labels that are numbers of classes, with names in the file's schema (`datasets`), are read by name. An
-    `.iob` file, or a `.txt` one of that form, has a row in each line: words with their labels, `word|LABEL`.
+    `.iob` file has a row in each line, words with their labels, `word|LABEL`, or columns. So does a `.txt`
+    file without tabs that cannot be columns: its lines have different numbers of words, for example.
 
     Texts with spans of characters are read from a `.jsonl` file of doccano or Prodigy, a `.json` one of Label
     Studio, and a folder of brat, which the content tells. Each text becomes a row: its tokens
@@ -133,11 +134,23 @@ def _conllu_token(file: Path, line: int, content: str, column: str) -> Token | N
 
 
 def _columns(file: Path, text: str, label: str, column: str) -> LabelledRows:
-    return _rows(file, word_rows(file) if are_tagged_words(file) else column_rows(file))
+    return _rows(file, column_rows(file))
 
 
-def _words(file: Path, text: str, label: str, column: str) -> LabelledRows:
-    return _rows(file, word_rows(file))
+def _columns_or_words(file: Path, text: str, label: str, column: str) -> LabelledRows:
+    """Return the rows of a `.txt`: of columns, unless it can be words with labels alone."""
+    try:
+        found = column_rows(file)
+    except DataError:
+        if not are_tagged_words(file):
+            raise
+        found = word_rows(file)
+    return _rows(file, found)
+
+
+def _words_or_columns(file: Path, text: str, label: str, column: str) -> LabelledRows:
+    """Return the rows of an `.iob`, which some programs write in columns."""
+    return _rows(file, column_rows(file) if are_mostly_columns(file) else word_rows(file))
 
 
 def _rows(file: Path, rows: list[list[Token]]) -> LabelledRows:
@@ -174,7 +187,8 @@ _CONLLU, _LISTS, _LIST_OF_TEXTS = (".conllu",), (".jsonl", ".ndjson", *ARROW_END
 _SPANS = (".jsonl", ".ndjson", *_LIST_OF_TEXTS, "")
 _READERS = {
     **dict.fromkeys(_CONLLU, _conllu),
-    **dict.fromkeys((".conll", ".txt"), _columns),
+    ".conll": _columns,
+    ".txt": _columns_or_words,
     **dict.fromkeys((*_LISTS, *_LIST_OF_TEXTS), _lists),
-    ".iob": _words,
+    ".iob": _words_or_columns,
 }

@@ -130,6 +130,35 @@ def test_blank_and_tab_alone_separate_columns(write, sign, between):
     assert read(write, rows, "a.conllu") == [[f"{sign}10{sign}000/NUM", f"x/X{sign}"]]
 
 
+@pytest.mark.parametrize("name", ["a.conll", "a.txt"])
+@pytest.mark.parametrize("between", [" ", "\t"])
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (
+            "walks|walk Number=Sing|Person=3\ndogs|dog Case=Nom|Number=Plur",
+            [["walks|walk/Number=Sing|Person=3", "dogs|dog/Case=Nom|Number=Plur"]],
+        ),
+        ("a|b N|V\nc|d A|V\n\nx|y N|N", [["a|b/N|V", "c|d/A|V"], ["x|y/N|N"]]),
+        ("and|or CC|X\nthe DT", [["and|or/CC|X", "the/DT"]]),
+        ("1|2 CD|x\nfoo NN", [["1|2/CD|x", "foo/NN"]]),
+    ],
+)
+def test_columns_may_hold_bars(write, name, between, content, wanted):
+    assert read(write, content.replace(" ", between), name) == wanted
+
+
+@pytest.mark.parametrize("between", [" ", "\t"])
+def test_columns_are_read_from_an_iob_too(write, between):
+    content = "Ada B-PER\n| O\na|b O\n\nBob B-PER\n".replace(" ", between)
+    assert read(write, content, "a.iob") == [["Ada/B-PER", "|/O", "a|b/O"], ["Bob/B-PER"]]
+
+
+def test_words_with_labels_are_not_read_from_a_conll(write):
+    with pytest.raises(DataError, match="line 1, .* has 2 columns between blanks, where most lines have 3"):
+        read_tagged(write("a.conll", "a|O b|O\na|O b|O c|O\na|O b|O c|O\n"))
+
+
 def test_with_tabs_a_token_and_a_label_may_have_blanks(write):
     assert read(write, "New York\tB-Place Name\nis\tO\n \t\nyes\tO\n") == [
         ["New York/B-Place Name", "is/O"],

@@ -4,6 +4,7 @@ Reference: spaCy, `spacy/training/converters/iob_to_docs.py`.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from keras_selfattn.data.token_columns import BLANKS, Token, is_empty, token_lines
@@ -13,10 +14,16 @@ _BETWEEN = "|"
 
 
 def are_tagged_words(file: Path) -> bool:
-    """Return True if all parts of the first row are `word|LABEL` or `word|…|LABEL`, with as many "|" each."""
-    first = next((content for _, content in token_lines(file) if not is_empty(content)), "")
-    counts = {word.count(_BETWEEN) for word in _words(first)}
-    return len(counts) == 1 and 0 not in counts
+    """Return True if a file has no tabs and all its words are `word|LABEL`, or have as many "|" each."""
+    has_tabs = any("\t" in content for _, content in token_lines(file))
+    counts = _bars(_word_lines(file))
+    return not has_tabs and len(counts) == 1 and 0 not in counts
+
+
+def are_mostly_columns(file: Path) -> bool:
+    """Return True if half of the words of a file or more have no "|", as the labels of columns."""
+    counts = _bars(_word_lines(file))
+    return 2 * counts[0] >= counts.total()
 
 
 def word_rows(file: Path) -> list[list[Token]]:
@@ -34,8 +41,8 @@ def word_rows(file: Path) -> list[list[Token]]:
         ...     [[(token.text, token.label) for token in row] for row in word_rows(file)]
         [[('Ada', 'B-PER'), ('wrote', 'O')]]
     """
-    rows = [(line, _words(content)) for line, content in token_lines(file) if not is_empty(content)]
-    counts = Counter(word.count(_BETWEEN) for _, words in rows for word in words)
+    rows = list(_word_lines(file))
+    counts = _bars(rows)
     most = max(1, counts.most_common(1)[0][0]) if counts else 1
     for line, words in rows:
         for word in words:
@@ -46,6 +53,15 @@ def word_rows(file: Path) -> list[list[Token]]:
                     "holds one needs another form, such as .conll."
                 )
     return [[Token(line, *_parts(word)) for word in words] for line, words in rows]
+
+
+def _word_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
+    return ((line, _words(content)) for line, content in token_lines(file) if not is_empty(content))
+
+
+def _bars(lines: Iterable[tuple[int, list[str]]]) -> Counter[int]:
+    """Return how many words have each number of "|"."""
+    return Counter(word.count(_BETWEEN) for _, words in lines for word in words)
 
 
 def _words(content: str) -> list[str]:
