@@ -6,7 +6,7 @@ The spans become labels of the scheme IOB2: B- begins a span, I- continues it, O
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -189,21 +189,19 @@ def _counted(count: int, noun: str) -> str:
 def _once_each(texts: Sequence[AnnotatedText]) -> Iterator[AnnotatedText]:
     """Yield one of the annotations of each text, if all say the same; else all of them, as unfit.
 
-    Those of several annotators are in several records of some tools, under one key.
+    Those of several annotators are in several records of some tools, and in several folders of brat.
     """
-    by_key: dict[Hashable, AnnotatedText] = {}
-    differ: dict[Hashable, AnnotatedText] = {}
+    first: dict[str, AnnotatedText] = {}
+    differ: dict[str, AnnotatedText] = {}
     for text in texts:
-        if text.key is not None:
-            first = by_key.setdefault(text.key, text)
-            if first.text != text.text or set(first.spans) != set(text.spans):
-                differ.setdefault(text.key, text)
+        if set(first.setdefault(text.text, text).spans) != set(text.spans):
+            differ.setdefault(text.text, text)
     for text in texts:
-        if text.key in differ:
-            first, other = by_key[text.key], differ[text.key]
-            place = place_in_words((other if text is first else first).where)
+        if text.text in differ:
+            other = (differ if text is first[text.text] else first)[text.text]
+            place = place_in_words(other.where)
             yield replace(text, unfit=f"is annotated again in {place}, with other spans: keep one")
-        elif text.key is None or by_key[text.key] is text:
+        elif text is first[text.text]:
             yield text
 
 

@@ -31,7 +31,7 @@ from keras_selfattn.runs.run_folder import read_config, rows_for_run
 def write(tmp_path):
     def written(name, content):
         file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
         return file
 
@@ -139,8 +139,8 @@ class TestForms:
         assert read_tagged(write("t.jsonl", lines(record))).targets == [["B-PER", "O"]]
 
     def test_the_first_record_that_tells_decides(self, write):
-        empty = {"text": "It rained.", "label": []}
-        assert len(read_tagged(write("d.jsonl", lines(empty, empty) + DOCCANO))) == 5
+        empty = [{"text": text, "label": []} for text in ("It snowed.", "It hailed.")]
+        assert len(read_tagged(write("d.jsonl", lines(*empty) + DOCCANO))) == 5
 
     def test_other_names_of_the_text_and_of_the_spans(self, write):
         record = {"body": "Ada.", "label": [], "names": [[0, 3, "PER"]]}
@@ -289,6 +289,34 @@ class TestUnfitTexts:
         rows, said = warned(lambda: read_tagged(write("p.jsonl", content), skip_unfit_texts=True))
         assert "2 texts unfit" in said[0]
         assert rows.inputs == [["No", "one"], ["Bob"]]
+
+    def test_several_annotators_with_a_folder_each(self, write):
+        for name in ("a", "b"):
+            write(f"b/{name}/1.txt", "Ada met Bob.")
+            write(f"b/{name}/1.ann", "T1\tPER 0 3\tAda\n")
+            write(f"b/{name}/2.txt", "Eve saw.")
+            folder = write(f"b/{name}/2.ann", "T1\tPER 0 3\tEve\n").parent.parent
+        assert read_tagged(folder).where == ["a/1.txt", "a/2.txt"]
+        write("b/b/1.ann", "")
+        match = "a/1.txt is annotated again in b/1.txt, with other spans: keep one"
+        with pytest.raises(DataError, match=match):
+            read_tagged(folder)
+        rows, said = warned(lambda: read_tagged(folder, skip_unfit_texts=True))
+        assert (rows.where, "2 texts unfit" in said[0]) == (["a/2.txt"], True)
+
+    @pytest.mark.parametrize("name", ["d.jsonl", "s.json"])
+    def test_a_text_that_is_written_twice(self, write, name):
+        def content(label):
+            if name == "d.jsonl":
+                return doccano("Ada.", (0, 3, label))
+            tasks = [copy.deepcopy(STUDIO_TASKS[2]) for _ in range(2)]
+            for each in tasks[1]["annotations"]:
+                each["result"][0]["value"]["labels"] = [label]
+            return json.dumps(tasks).replace("LOC", "PER")
+
+        assert len(read_tagged(write(name, content("PER")))) == 1
+        with pytest.raises(DataError, match="is annotated again in .*, with other spans: keep one"):
+            read_tagged(write(name, content("ORG")))
 
     @pytest.mark.parametrize(
         ("change", "said"),

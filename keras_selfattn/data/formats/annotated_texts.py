@@ -4,8 +4,8 @@ Each tool's form is one entry of `FORMS`: how a record of it is told, and how it
 """
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from keras_selfattn.data.formats.cells import text_of
@@ -35,7 +35,6 @@ class AnnotatedText:
         unfit: why labels of tokens cannot say the same, as the end of a sentence; "" if they may.
         left_out: why it is no row to learn from, as the tool says: rejected, cancelled; "" if it is one.
         others: counts of annotations that are no spans, such as relations, by their name.
-        key: the same for all annotations of one text, where a tool writes several; None if it does not.
     """
 
     where: Where
@@ -44,7 +43,6 @@ class AnnotatedText:
     unfit: str = ""
     left_out: str = ""
     others: Mapping[str, int] = field(default_factory=dict)
-    key: Hashable = None
 
 
 class Columns(NamedTuple):
@@ -215,7 +213,6 @@ def _read_prodigy(source: str, where: Where, record: Mapping[str, Any], columns:
         _spans_of(f"{source}: the {name!r} of {place}", record.get(name), _PRODIGY_SPAN),
         unfit=unfit,
         others=_counts(relations=record.get("relations")),
-        key=record.get("_input_hash", text),
     )
 
 
@@ -320,7 +317,7 @@ def _read_minimal(source: str, where: Where, record: Mapping[str, Any], columns:
             "those to be read with --label (`label`)."
         )
     result = [{"value": each} for value in regions.values() for each in value]
-    return replace(_studio_result(source, where, result, text), key=record.get("id"))
+    return _studio_result(source, where, result, text)
 
 
 def _are_regions(value: Any) -> bool:
