@@ -6,7 +6,7 @@ The spans become labels of the scheme IOB2: B- begins a span, I- continues it, O
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -66,13 +66,38 @@ def annotated_texts(file: Path, columns: Columns) -> tuple[Form, Iterator[Annota
         form = form_of(row[1], columns)
         if form is not None:
             found = chain(first, rows)
-            return form, (form.read(str(file), where, record, columns) for where, record in found)
+            texts = (form.read(str(file), where, record, columns) for where, record in found)
+            return form, _of_one_control(file, columns.label, texts)
     if is_list:
         raise DataError(
             f"{file} has no texts with spans in a known form: {', '.join(form.name for form in FORMS)}. Name "
             "the text with --text (`text`), or write tokens that are split already to a .jsonl."
         )
     return None
+
+
+def _of_one_control(file: Path, label: str | None, texts: Iterator[AnnotatedText]) -> Iterator[AnnotatedText]:
+    """Yield the texts of a file whose spans are of one control of the tool, or of the one that is named.
+
+    Raises:
+        DataError: for spans of a second one, which label the tokens again, and for a name that has no spans.
+    """
+    seen: dict[str, Where] = {}
+    for text in texts:
+        for control in text.controls:
+            seen.setdefault(control, text.where)
+        if label is None and len(seen) > 1:
+            raise DataError(
+                f"{file} has spans under {_and(seen)}, the second in {place_in_words([*seen.values()][1])}. "
+                "Name those to be read with --label (`label`)."
+            )
+        yield text
+    if label is not None and seen and label not in seen:
+        raise DataError(f"{file} has no spans under {label!r}; it has some under {_and(seen)}.")
+
+
+def _and(names: Iterable[str]) -> str:
+    return " and ".join(map(repr, names))
 
 
 def _of_list(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -337,6 +337,29 @@ class TestUnfitTexts:
         with pytest.raises(DataError, match=said):
             read_tagged(write("s.json", json.dumps(tasks)))
 
+    @pytest.mark.parametrize("form", ["JSON", "JSON-MIN"])
+    @pytest.mark.parametrize("place", [0, 3])
+    def test_two_controls_of_label_studio_need_the_name_of_one(self, write, form, place):
+        """Also if no task has spans of both."""
+        value = {"start": 0, "end": 1 if place == 0 else 6, "labels": ["SYM"]}
+        if form == "JSON":
+            tasks = copy.deepcopy(STUDIO_TASKS)
+            region = {"from_name": "pos", "to_name": "text", "type": "labels", "value": value}
+            tasks[place]["annotations"][0]["result"].append(region)
+        else:
+            tasks = json.loads(STUDIO_MINIMAL)
+            tasks[place]["pos"] = [value]
+        file = write("s.json", json.dumps(tasks))
+        said = f"has spans under 'label' and 'pos', the second in task {tasks[place]['id']}.*--label"
+        with pytest.raises(DataError, match=said):
+            read_tagged(file, skip_unfit_texts=True)
+        rows, _ = warned(lambda: read_tagged(file, label="label"))
+        assert spans_of(rows) == ["Ada/B-PER Lovelace/I-PER Babbage/B-PER", "Paris/B-LOC", ""]
+        rows, _ = warned(lambda: read_tagged(file, label="pos"))
+        assert spans_of(rows)[0 if place == 0 else 2] == ("😀/B-SYM" if place == 0 else "Nobody/B-SYM")
+        with pytest.raises(DataError, match="no spans under 'x'.* has some under 'label' and 'pos'"):
+            read_tagged(file, label="x")
+
     def test_answers_of_prodigy_to_single_spans(self, write):
         binary = PRODIGY.replace("ner_manual", "ner", 1)
         with pytest.raises(DataError, match="line 1 is a yes to one span that a model proposed"):

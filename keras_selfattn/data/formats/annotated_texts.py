@@ -5,7 +5,7 @@ Each tool's form is one entry of `FORMS`: how a record of it is told, and how it
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from keras_selfattn.data.formats.cells import text_of
@@ -35,6 +35,7 @@ class AnnotatedText:
         unfit: why labels of tokens cannot say the same, as the end of a sentence; "" if they may.
         left_out: why it is no row to learn from, as the tool says: rejected, cancelled; "" if it is one.
         others: counts of annotations that are no spans, such as relations, by their name.
+        controls: the tool's names of the sets of labels that there are spans of, where a tool has several.
     """
 
     where: Where
@@ -43,6 +44,7 @@ class AnnotatedText:
     unfit: str = ""
     left_out: str = ""
     others: Mapping[str, int] = field(default_factory=dict)
+    controls: Sequence[str] = ()
 
 
 class Columns(NamedTuple):
@@ -250,16 +252,15 @@ def _read_studio(source: str, where: Where, record: Mapping[str, Any], columns: 
     Where several annotators agree, their spans are read once. Predictions and drafts are no annotations.
     """
     text = _studio_text(source, where, record["data"], columns)
-    if columns.label is not None:
-        raise DataError(f"{source}: `label` (--label) is for other forms than Label Studio's. Leave it out.")
     whole = [each for each in _annotations(record) if not (each.get("was_cancelled") or each.get("skipped"))]
     if not whole:
         return AnnotatedText(where, text, left_out="cancelled or not annotated")
-    found = [_studio_result(source, where, each.get("result") or [], text) for each in whole]
+    found = [_studio_result(source, where, each.get("result") or [], text, columns) for each in whole]
+    controls = list(dict.fromkeys(control for each in found for control in each.controls))
     if any(set(each.spans) != set(found[0].spans) for each in found[1:]):
         unfit = f"has {len(found)} annotations that differ, of several annotators: keep one of a text"
-        return AnnotatedText(where, text, unfit=unfit)
-    return found[0]
+        return AnnotatedText(where, text, unfit=unfit, controls=controls)
+    return replace(found[0], controls=controls)
 
 
 def _studio_text(source: str, where: Where, data: Mapping[str, Any], columns: Columns) -> str:
@@ -269,10 +270,13 @@ def _studio_text(source: str, where: Where, data: Mapping[str, Any], columns: Co
     return _text_of(source, where, data, columns.text or ("text" if "text" in data else only))
 
 
-def _studio_result(source: str, where: Where, result: Sequence[Any], text: str) -> AnnotatedText:
-    """Return the text of an annotation, whose regions are `result`."""
+def _studio_result(
+    source: str, where: Where, result: Sequence[Any], text: str, columns: Columns
+) -> AnnotatedText:
+    """Return the text of an annotation, whose regions are `result`: those of one control, if it is named."""
     spans, unfit = [], ""
     others: dict[str, int] = {}
+    controls: list[str] = []
     marked = set()
     for region in result:
         value = region.get("value") or {}
@@ -280,6 +284,9 @@ def _studio_result(source: str, where: Where, result: Sequence[Any], text: str) 
         if not kind.endswith("labels"):
             name = {"relation": "relations"}.get(kind, f"{kind} annotations")
             others[name] = others.get(name, 0) + 1
+            continue
+        controls.append(str(region.get("from_name")))
+        if columns.label not in (None, controls[-1]):
             continue
         marked.add(region.get("to_name"))
         if kind != "labels" or "startOffset" in value:
@@ -290,7 +297,8 @@ def _studio_result(source: str, where: Where, result: Sequence[Any], text: str) 
             spans.append(_studio_span(f"{source}: a region of {place_in_words(where)}", value))
     if len(marked) > 1:
         unfit = unfit or f"marks {len(marked)} texts ({', '.join(sorted(map(str, marked)))}), not one"
-    return AnnotatedText(where, text, spans, unfit=unfit, others=others)
+    controls = list(dict.fromkeys(controls))
+    return AnnotatedText(where, text, spans, unfit=unfit, others=others, controls=controls)
 
 
 def _studio_span(place: str, value: Mapping[str, Any]) -> Span:
@@ -308,16 +316,9 @@ def _read_minimal(source: str, where: Where, record: Mapping[str, Any], columns:
     text = _studio_text(source, where, data, columns)
     if record["annotation_id"] is None:
         return AnnotatedText(where, text, left_out="cancelled or not annotated")
-    regions = {name: value for name, value in data.items() if _are_regions(value)}
-    if columns.label is not None:
-        regions = {columns.label: regions.get(columns.label, [])}
-    if len(regions) > 1:
-        raise DataError(
-            f"{source}: {place_in_words(where)} has spans under {' and '.join(map(repr, regions))}. Name "
-            "those to be read with --label (`label`)."
-        )
-    result = [{"value": each} for value in regions.values() for each in value]
-    return _studio_result(source, where, result, text)
+    regions = [(name, each) for name, value in data.items() if _are_regions(value) for each in value]
+    result = [{"from_name": name, "value": each} for name, each in regions]
+    return _studio_result(source, where, result, text, columns)
 
 
 def _are_regions(value: Any) -> bool:
