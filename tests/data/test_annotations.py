@@ -360,6 +360,28 @@ class TestUnfitTexts:
         with pytest.raises(DataError, match="no spans under 'x'.* has some under 'label' and 'pos'"):
             read_tagged(file, label="x")
 
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {"label": "POSITIVE"},
+            {"accept": ["A"], "options": [{"id": "A", "text": "A"}]},
+            {"options": [{"id": "A", "text": "A"}]},
+            {"accept": []},
+            {"label": "POSITIVE", "spans": None},
+            {"_view_id": "choice", "accept": [], "spans": []},
+        ],
+    )
+    def test_answers_of_prodigy_to_whole_texts(self, write, answer):
+        content = PRODIGY + lines({"text": "Ada wrote", "answer": "accept", **answer})
+        rows, said = warned(lambda: read_tagged(write("p.jsonl", content)))
+        assert rows.inputs == [["Apple", "updates"], ["No", "one"]]
+        assert "1 text with labels of the whole text and no spans (the first: line 5)" in said[0]
+
+    def test_answers_of_prodigy_to_whole_texts_with_spans_are_of_both(self, write):
+        span = {"start": 0, "end": 3, "label": "PER"}
+        content = PRODIGY + lines({"text": "Ada wrote", "answer": "accept", "accept": ["A"], "spans": [span]})
+        assert spans_of(warned(lambda: read_tagged(write("p.jsonl", content)))[0])[-1] == "Ada/B-PER"
+
     def test_answers_of_prodigy_to_single_spans(self, write):
         binary = PRODIGY.replace("ner_manual", "ner", 1)
         with pytest.raises(DataError, match="line 1 is a yes to one span that a model proposed"):

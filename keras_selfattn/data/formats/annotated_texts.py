@@ -185,6 +185,8 @@ def _read_doccano(source: str, where: Where, record: Mapping[str, Any], columns:
 
 _PRODIGY_SPAN = ("start", "end", "label")
 _ANSWERS = ("accept", "reject", "ignore")
+# Of recipes that classify; `accept` holds the chosen `options`.
+_OF_WHOLE_TEXTS = frozenset(("label", "accept", "options"))
 
 
 def _is_prodigy(record: Mapping[str, Any], columns: Columns) -> bool:
@@ -205,6 +207,8 @@ def _read_prodigy(source: str, where: Where, record: Mapping[str, Any], columns:
     if answer != "accept":
         return AnnotatedText(where, text, left_out=f"with the answer {answer}")
     name = columns.label or "spans"
+    if _labels_whole_text(record, record.get(name)):
+        return AnnotatedText(where, text, left_out="with labels of the whole text and no spans")
     unfit = ""
     if record.get("_view_id") == "ner":
         unfit = "is a yes to one span that a model proposed (`_view_id` ner): its other spans are not known"
@@ -216,6 +220,13 @@ def _read_prodigy(source: str, where: Where, record: Mapping[str, Any], columns:
         unfit=unfit,
         others=_counts(relations=record.get("relations")),
     )
+
+
+def _labels_whole_text(record: Mapping[str, Any], spans: Any) -> bool:
+    """Return True for an answer of recipes that classify, `textcat` and `choice`: nobody looked for spans."""
+    if record.get("_view_id") in ("classification", "choice"):
+        return not spans
+    return spans is None and not _OF_WHOLE_TEXTS.isdisjoint(record)
 
 
 # Label Studio ----------------------------------------------------------------------------------------------
