@@ -17,10 +17,11 @@ from keras_selfattn.data.formats.annotated_texts import (
     AnnotatedText,
     Columns,
     Form,
+    RecordForm,
     Span,
     Units,
     Where,
-    form_of,
+    forms_of,
     place_in_words,
     says,
 )
@@ -63,17 +64,37 @@ def annotated_texts(file: Path, columns: Columns) -> tuple[Form, Iterator[Annota
         first.append(row)
         if _holds_tokens(row[1], columns) or len(first) == FIRST_ROWS:
             break
-        form = form_of(row[1], columns)
-        if form is not None:
-            found = chain(first, rows)
-            texts = (form.read(str(file), where, record, columns) for where, record in found)
-            return form, _of_one_control(file, columns.label, texts)
+        if forms := forms_of(row[1], columns):
+            texts = _of_one_form(file, forms[0], chain(first, rows), columns)
+            return forms[0], _of_one_control(file, columns.label, texts)
     if is_list:
         raise DataError(
             f"{file} has no texts with spans in a known form: {', '.join(form.name for form in FORMS)}. Name "
             "the text with --text (`text`), or write tokens that are split already to a .jsonl."
         )
     return None
+
+
+def _of_one_form(
+    file: Path, form: RecordForm, records: Iterable[tuple[Where, dict[str, Any]]], columns: Columns
+) -> Iterator[AnnotatedText]:
+    """Yield the texts of records.
+
+    Raises:
+        DataError: for a record that is of another form for certain, too or instead.
+    """
+    for where, record in records:
+        names, place = [each.name for each in forms_of(record, columns)], f"{file}: {place_in_words(where)}"
+        if len(names) > 1:
+            raise DataError(
+                f"{place} is of two forms, {' and '.join(names)}. Name the spans to be read with --label "
+                "(`label`), or delete the others."
+            )
+        if names and names != [form.name]:
+            raise DataError(
+                f"{place} is of the form {names[0]}, others are of {form.name}. Give a file of one form."
+            )
+        yield form.read(str(file), where, record, columns)
 
 
 def _of_one_control(file: Path, label: str | None, texts: Iterator[AnnotatedText]) -> Iterator[AnnotatedText]:

@@ -433,6 +433,30 @@ class TestRefused:
         with pytest.raises(DataError, match=said):
             read_tagged(write("d.jsonl", content), skip_unfit_texts=True)
 
+    def test_a_record_of_two_forms(self, write):
+        both = {
+            "text": "Ada Bob",
+            "label": [[0, 3, "P"]],
+            "spans": [{"start": 4, "end": 7, "label": "Q"}],
+        }
+        for first in ("", DOCCANO):
+            file = write("d.jsonl", first + lines(both))
+            said = f"line {4 if first else 1} is of two forms, Prodigy and doccano.*--label"
+            with pytest.raises(DataError, match=said):
+                read_tagged(file)
+            assert spans_of(read_tagged(file, label="label"))[-1] == "Ada/B-P"
+        assert spans_of(read_tagged(write("p.jsonl", lines(both)), label="spans"))[-1] == "Bob/B-Q"
+
+    def test_records_of_two_forms_in_a_file(self, write):
+        with pytest.raises(DataError, match="line 4 is of the form Prodigy, others are of doccano"):
+            read_tagged(write("d.jsonl", DOCCANO + PRODIGY))
+        with pytest.raises(DataError, match="line 5 is of the form doccano, others are of Prodigy"):
+            read_tagged(write("d.jsonl", PRODIGY + DOCCANO))
+
+    def test_a_control_of_label_studio_may_have_the_name_of_spans_in_other_forms(self, write):
+        content = STUDIO_MINIMAL.replace('"label":', '"spans":')
+        assert len(read_tagged(write("m.json", content))) == 3
+
     @pytest.mark.parametrize(
         ("content", "said"),
         [

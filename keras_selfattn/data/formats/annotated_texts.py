@@ -87,15 +87,15 @@ def place_in_words(where: Where) -> str:
     return f"line {where}" if isinstance(where, int) else where
 
 
-def form_of(record: Mapping[str, Any], columns: Columns) -> RecordForm | None:
-    """Return the form that a record is of for certain; None if it is of none, or could be of several.
+def forms_of(record: Mapping[str, Any], columns: Columns) -> list[RecordForm]:
+    """Return the forms of a record: none if it does not tell, several if it holds spans of two tools.
 
     Example:
 
-        >>> form_of({"text": "Ada", "label": [[0, 3, "PER"]]}, Columns()).name
-        'doccano'
+        >>> [form.name for form in forms_of({"text": "Ada", "label": [[0, 3, "PER"]]}, Columns())]
+        ['doccano']
     """
-    return next((form for form in FORMS if form.tells(record, columns)), None)
+    return [form for form in FORMS if form.tells(record, columns)]
 
 
 def _text_of(source: str, where: Where, record: Mapping[str, Any], name: str) -> str:
@@ -192,7 +192,8 @@ _OF_WHOLE_TEXTS = frozenset(("label", "accept", "options"))
 def _is_prodigy(record: Mapping[str, Any], columns: Columns) -> bool:
     spans = record.get(columns.label or "spans")
     is_spans = isinstance(spans, list) and bool(spans) and isinstance(spans[0], dict) and "start" in spans[0]
-    has_text = isinstance(record.get(columns.text or "text"), str)
+    # A control of Label Studio may be named so.
+    has_text = isinstance(record.get(columns.text or "text"), str) and not _is_minimal(record, columns)
     return has_text and (is_spans or (isinstance(spans, list) and {"answer", "_input_hash"} <= record.keys()))
 
 
@@ -345,7 +346,7 @@ FORMS = (
     # Version 1.6 and later count units of UTF-16 (issue 2290), earlier ones characters (pull request 108).
     RecordForm("doccano", tells=_is_doccano, read=_read_doccano),
 )
-"""The forms of records, in the order in which they are tried."""
+"""The forms of records."""
 
 
 def says(text: str, span_text: str) -> bool:
