@@ -418,6 +418,7 @@ class TestRefused:
             ),
             (doccano("Ada", (0.5, 3, "X")), "offsets are integers"),
             (doccano("Ada", (0, 3)), "must hold spans"),
+            (doccano("Ada", (0, 3, ["X"])), "one label each, a name. Received .*'X'"),
             (
                 lines({"text": "a", "label": [[0, 1, "X"]]}, {"text": "b", "label": "X"}),
                 "must be a list of spans",
@@ -501,6 +502,89 @@ class TestRefused:
     def test_words_with_bars(self, write):
         with pytest.raises(DataError, match=r"line 1 has '\|\|O', with 2 '\|', where 1 are in most words"):
             read_tagged(write("w.iob", "a|O b|O ||O\n"))
+
+
+WRONG = [None, 5, "x", [5], [[5]], {"a": 1}]
+
+
+def places_in(value, at=()):
+    """The place of each part of parsed JSON, itself and the names that are none of its own included."""
+    yield at
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from places_in(part, (*at, key))
+
+
+def changed(value, at, new):
+    """The value with another part at a place."""
+    if not at:
+        return new
+    copied = copy.copy(value)
+    copied[at[0]] = changed(value[at[0]], at[1:], new)
+    return copied
+
+
+def parsed(content):
+    return [json.loads(line) for line in content.splitlines()]
+
+
+class TestAnyJson:
+    """A file with any value of JSON in any place is read, or refused by name."""
+
+    @pytest.mark.parametrize(
+        ("at", "new", "said"),
+        [
+            (("data",), 5, "the 'data' of task 3 must be an object. Received 5"),
+            (("annotations", 0), 5, "each of the 'annotations' of task 3 must be an object"),
+            (("annotations", 0, "result"), 5, "a 'result' of task 3 must be a list"),
+            (("annotations", 0, "result", 0), 5, "a region of task 3 must be an object"),
+            (
+                ("annotations", 0, "result", 0, "value"),
+                [5],
+                "a region of task 3 has a 'value' that must be an",
+            ),
+            (("annotations", 0, "result", 0, "value", "labels"), "LOC", "has 'labels' that must be a list"),
+            (("annotations", 0, "result", 0, "value", "labels"), [["LOC"]], "one label each, a name"),
+        ],
+    )
+    def test_values_of_other_types_in_label_studio(self, write, at, new, said):
+        bad = [STUDIO_TASKS[0], changed(STUDIO_TASKS[2], at, new)]
+        with pytest.raises(DataError, match=f"s.json: .*{said}"):
+            read_tagged(write("s.json", json.dumps(bad)))
+
+    @pytest.mark.parametrize(
+        ("name", "records"),
+        [
+            ("d.jsonl", parsed(DOCCANO)[:1] * 2),
+            ("d.jsonl", parsed(DOCCANO_RELATIONS)),
+            ("p.jsonl", [{**parsed(PRODIGY)[0], "label": "X", "relations": []}]),
+            ("s.json", STUDIO_TASKS[:1]),
+            ("s.json", STUDIO_TASKS[2:3]),
+            (
+                "s.json",
+                [{"completions": STUDIO_TASKS[2]["annotations"], "data": {"text": "Paris is quiet."}}],
+            ),
+            ("m.json", json.loads(STUDIO_MINIMAL)[:2]),
+        ],
+    )
+    @pytest.mark.parametrize("kept", [True, False])
+    @pytest.mark.slow
+    def test_values_of_other_types(self, write, name, records, kept):
+        """Also behind records that tell the form."""
+        read, refused = 0, []
+        for at in places_in(records):
+            for new in WRONG if at else ():
+                bad = [*(records if kept else []), *changed(records, at, new)]
+                file = write(name, json.dumps(bad) if name.endswith(".json") else lines(*bad))
+                try:
+                    warned(lambda file=file: read_tagged(file))
+                    read += 1
+                except DataError as error:
+                    refused.append(str(error))
+                except Exception as error:
+                    raise AssertionError(f"{new!r} at {at}") from error
+        assert min(read, len(refused)) > 10
+        assert all(str(file) in message for message in refused)
 
 
 def invoke(*arguments):

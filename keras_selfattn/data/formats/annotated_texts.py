@@ -135,12 +135,29 @@ def _span_of(place: str, value: Any, names: tuple[str, str, str]) -> Span:
             f"{place} must hold spans, [start, end, label] or objects with {', '.join(map(repr, names))}; "
             f"offsets are integers. Received {value!r:.80}."
         )
+    if isinstance(found[2], list | dict):
+        raise DataError(f"{place} must hold spans with one label each, a name. Received {value!r:.80}.")
     return Span(*found)
 
 
 def _counts(**values: Any) -> dict[str, int]:
     """Return how many annotations there are of each name, without those that there are none of."""
-    return {name.replace("_", " "): len(value) for name, value in values.items() if value}
+    sizes = {name: len(value) if isinstance(value, list) else 1 for name, value in values.items() if value}
+    return {name.replace("_", " "): size for name, size in sizes.items()}
+
+
+def _checked(kind: type, place: str, value: Any) -> Any:
+    """Return a value that must be a list or an object (a dict).
+
+    Args:
+        kind: `list` or `dict`.
+        place: of the value, as the beginning of a sentence.
+        value: as parsed.
+    """
+    if not isinstance(value, kind):
+        name = {list: "a list", dict: "an object"}[kind]
+        raise DataError(f"{place} must be {name}. Received {value!r:.60}. Export the file again.")
+    return value
 
 
 # doccano ---------------------------------------------------------------------------------------------------
@@ -263,11 +280,16 @@ def _read_studio(source: str, where: Where, record: Mapping[str, Any], columns: 
 
     Where several annotators agree, their spans are read once. Predictions and drafts are no annotations.
     """
-    text = _studio_text(source, where, record["data"], columns)
-    whole = [each for each in _annotations(record) if not (each.get("was_cancelled") or each.get("skipped"))]
+    place = f"of {place_in_words(where)}"
+    data = _checked(dict, f"{source}: the 'data' {place}", record.get("data"))
+    text = _studio_text(source, where, data, columns)
+    given = _checked(list, f"{source}: the 'annotations' {place}", _annotations(record))
+    given = [_checked(dict, f"{source}: each of the 'annotations' {place}", each) for each in given]
+    whole = [each for each in given if not (each.get("was_cancelled") or each.get("skipped"))]
     if not whole:
         return AnnotatedText(where, text, left_out="cancelled or not annotated")
-    found = [_studio_result(source, where, each.get("result") or [], text, columns) for each in whole]
+    results = [_checked(list, f"{source}: a 'result' {place}", each.get("result") or []) for each in whole]
+    found = [_studio_result(source, where, each, text, columns) for each in results]
     controls = list(dict.fromkeys(control for each in found for control in each.controls))
     if any(set(each.spans) != set(found[0].spans) for each in found[1:]):
         unfit = f"has {len(found)} annotations that differ, of several annotators: keep one of a text"
@@ -290,9 +312,11 @@ def _studio_result(
     others: dict[str, int] = {}
     controls: list[str] = []
     marked = set()
-    for region in result:
-        value = region.get("value") or {}
-        kind = region.get("type") or next((name for name in value if name in _REGIONS), "labels")
+    place = f"{source}: a region of {place_in_words(where)}"
+    for each in result:
+        region = _checked(dict, place, each)
+        value = _checked(dict, f"{place} has a 'value' that", region.get("value") or {})
+        kind = str(region.get("type") or next((name for name in value if name in _REGIONS), "labels"))
         if not kind.endswith("labels"):
             name = {"relation": "relations"}.get(kind, f"{kind} annotations")
             others[name] = others.get(name, 0) + 1
@@ -300,22 +324,20 @@ def _studio_result(
         controls.append(str(region.get("from_name")))
         if columns.label not in (None, controls[-1]):
             continue
-        marked.add(region.get("to_name"))
+        marked.add(str(region.get("to_name")))
+        labels = _checked(list, f"{place} has 'labels' that", value.get("labels") or [])
         if kind != "labels" or "startOffset" in value:
             unfit = unfit or f"has regions of the type {kind}, in HTML or a dialogue: only plain text is read"
-        elif len(value.get("labels") or ()) != 1:
-            unfit = unfit or f"has a span with {len(value.get('labels') or ())} labels"
+        elif len(labels) != 1:
+            unfit = unfit or f"has a span with {len(labels)} labels"
         else:
-            spans.append(_studio_span(f"{source}: a region of {place_in_words(where)}", value))
+            span = _span_of(place, {**value, "labels": labels[0]}, _STUDIO_SPAN)
+            said = value.get("text")
+            spans.append(span._replace(text=said if isinstance(said, str) else None))
     if len(marked) > 1:
-        unfit = unfit or f"marks {len(marked)} texts ({', '.join(sorted(map(str, marked)))}), not one"
+        unfit = unfit or f"marks {len(marked)} texts ({', '.join(sorted(marked))}), not one"
     controls = list(dict.fromkeys(controls))
     return AnnotatedText(where, text, spans, unfit=unfit, others=others, controls=controls)
-
-
-def _studio_span(place: str, value: Mapping[str, Any]) -> Span:
-    span, text = _span_of(place, value, _STUDIO_SPAN), value.get("text")
-    return span._replace(label=span.label[0], text=text if isinstance(text, str) else None)
 
 
 def _is_minimal(record: Mapping[str, Any], columns: Columns) -> bool:
@@ -326,10 +348,15 @@ def _read_minimal(source: str, where: Where, record: Mapping[str, Any], columns:
     """Return a record of Label Studio's JSON-MIN, an annotation: its spans are under their control's name."""
     data = {name: value for name, value in record.items() if name not in _OF_MINIMAL}
     text = _studio_text(source, where, data, columns)
+    if "annotation_id" not in record:
+        raise DataError(
+            f"{source}: {place_in_words(where)} has no 'annotation_id', as others have. Export it again."
+        )
     if record["annotation_id"] is None:
         return AnnotatedText(where, text, left_out="cancelled or not annotated")
     regions = [(name, each) for name, value in data.items() if _are_regions(value) for each in value]
-    result = [{"from_name": name, "value": each} for name, each in regions]
+    place = f"{source}: a region of {place_in_words(where)}"
+    result = [{"from_name": name, "value": _checked(dict, place, each)} for name, each in regions]
     return _studio_result(source, where, result, text, columns)
 
 
