@@ -51,7 +51,7 @@ def annotated_texts(file: Path, columns: Columns) -> tuple[Form, Iterator[Annota
 
     Raises:
         ConfigError: for `columns` of a folder.
-        DataError: if the file cannot be read, or is a `.json` file of no form.
+        DataError: if the file cannot be read, or has texts, or is a `.json` file, and is of no form.
     """
     if file.is_dir():
         if any(columns):
@@ -67,12 +67,25 @@ def annotated_texts(file: Path, columns: Columns) -> tuple[Form, Iterator[Annota
         if forms := forms_of(row[1], columns):
             texts = _of_one_form(file, forms[0], chain(first, rows), columns)
             return forms[0], _of_one_control(file, columns.label, texts)
+    known = f"no texts with spans in a known form: {', '.join(form.name for form in FORMS)}"
     if is_list:
         raise DataError(
-            f"{file} has no texts with spans in a known form: {', '.join(form.name for form in FORMS)}. Name "
-            "the text with --text (`text`), or write tokens that are split already to a .jsonl."
+            f"{file} has {known}. Name the text with --text (`text`), or write tokens that are split already "
+            "to a .jsonl."
+        )
+    if columns.text is None and _are_texts([record for _, record in first]):
+        raise DataError(
+            f"{file} has no column 'tokens', and {known}. Write spans as doccano does, offsets as integers: "
+            '{"text": "Ada wrote", "label": [[0, 3, "PER"]]}.'
         )
     return None
+
+
+def _are_texts(records: Sequence[dict[str, Any]]) -> bool:
+    """Return True for records with a text, and none with tokens."""
+    return any(isinstance(record.get("text"), str) for record in records) and not any(
+        "tokens" in record for record in records
+    )
 
 
 def _of_one_form(

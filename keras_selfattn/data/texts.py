@@ -239,9 +239,12 @@ def _label_lists(
         value = record.get(column)
         if separator is not None and (value is None or isinstance(value, str)):
             value = (value or "").split(separator)
-        if not isinstance(value, list) or any(isinstance(name, list | dict) for name in value):
+        holds_more = isinstance(value, list) and any(isinstance(name, list | dict) for name in value)
+        if not isinstance(value, list) or holds_more:
+            hint = " Spans of texts are read with the task tokens: --task tokens." if holds_more else ""
             raise DataError(
-                f"{file}: the {column!r} in line {line} must be a list of labels. Received {value!r}."
+                f"{file}: the {column!r} in line {line} must be a list of labels. Received "
+                f"{value!r:.200}.{hint}"
             )
         given = (name for name in value if not _is_blank(name))
         names = (read(f"{file}: a {column!r} in line {line}", _bare(name)) for name in given)

@@ -22,7 +22,7 @@ from annotation_samples import (
 from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
-from keras_selfattn.data import read_tagged
+from keras_selfattn.data import read_table, read_tagged
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.runs.run_folder import read_config, rows_for_run
 
@@ -474,6 +474,26 @@ class TestRefused:
     def test_lists_of_records(self, write, content, said):
         with pytest.raises(DataError, match=said):
             read_tagged(write("s.json", content))
+
+    @pytest.mark.parametrize(
+        "spans",
+        [
+            {"entities": [{"start": 0, "end": 3, "label": "PER"}]},
+            {"label": [[0.0, 3.0, "PER"]]},
+            {"label": [["0", "3", "PER"]]},
+            {"label": []},
+            {"label": "good"},
+        ],
+    )
+    def test_lines_of_texts_without_spans_of_a_known_form(self, write, spans):
+        file = write("d.jsonl", lines({"text": "Ada", **spans}))
+        match = "has no column 'tokens', and no texts with spans in a known form: Label Studio.* doccano"
+        with pytest.raises(DataError, match=match):
+            read_tagged(file)
+
+    def test_spans_as_labels_of_texts_name_the_task(self, write):
+        with pytest.raises(DataError, match=r"line 1 must be a list of labels.*\. Spans .* --task tokens"):
+            read_table(write("d.jsonl", DOCCANO))
 
     @pytest.mark.parametrize(
         ("spans", "said"),
