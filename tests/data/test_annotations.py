@@ -127,6 +127,25 @@ class TestForms:
         )
         assert "1 text without an .ann (the first: a.1.2.txt)" in said[0]
 
+    def test_brat_leaves_out_hidden_files(self, write):
+        write("b/a.txt", "Ada")
+        folder = write("b/a.ann", "T1\tPER 0 3\tAda\n").parent
+        for name in ("._a.ann", ".b.txt", ".old/a.ann", "c/.old/c.txt"):
+            write(f"b/{name}", b"\x00\xff")
+        rows, said = warned(lambda: read_tagged(folder))
+        assert (rows.where, said) == (["a.txt"], [])
+
+    @pytest.mark.parametrize("start", [5, 4])
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    def test_brat_with_byte_order_marks(self, write, start, end):
+        """Offsets count the one of the text, as brat does, or not."""
+        write("b/a.txt", f"\ufeffAda{end}met Bob")
+        later = start + len(end) - 1
+        spans = f"T1\tPER {later} {later + 3}\tmet\n"
+        folder = write("b/a.ann", f"\ufeff{spans}T2\tPER {later + 4} {later + 7}\tBob\n").parent
+        rows = read_tagged(folder)
+        assert (rows.inputs, spans_of(rows)) == ([["Ada", "met", "Bob"]], ["met/B-PER Bob/B-PER"])
+
     @pytest.mark.parametrize("name", ["w.iob", "w.txt"])
     def test_words_with_labels_a_row_a_line(self, write, name):
         rows = read_tagged(write(name, WORDS))
@@ -502,6 +521,7 @@ class TestRefused:
             ("T1 PER 0 3 Ada\n", "line 1, 'T1 PER 0 3 Ada', is no annotation"),
             ("T1\tPER 0\tAda\n", "is no annotation"),
             ("T1\tPER 0 ٣\tAda\n", "is no annotation"),
+            (f"T1\tPER 0 {'3' * 5000}\tAda\n", "is no annotation"),
             ("", "has no spans in 1 text "),
             (None, "no .ann files"),
         ],

@@ -20,6 +20,7 @@ _OTHERS = {
     "N": "normalisations",
     "#": "notes",
 }
+_BYTE_ORDER_MARK = "\ufeff"
 _LINE = (
     "Lines of an .ann are an id, a tab, and an annotation: T1, a tab, 'PER 0 3', a tab, the text of the span."
 )
@@ -45,12 +46,12 @@ def iter_brat(folder: Path) -> Iterator[AnnotatedText]:
         [[Span(start=0, end=3, label='PER', text='Ada')]]
     """
     # Endings are added to these by hand: `with_suffix` would cut a name such as PMID.1 once more.
-    files = {file.with_suffix("") for file in folder.rglob("*.ann")}
+    files = _names(folder, "*.ann")
     if not files:
         raise DataError(
             f"{folder} has no .ann files. A folder of tokens is one of brat: .txt files, an .ann beside each."
         )
-    for base in sorted(files | {file.with_suffix("") for file in folder.rglob("*.txt")}):
+    for base in sorted(files | _names(folder, "*.txt")):
         text_file, spans_file = Path(f"{base}.txt"), Path(f"{base}.ann")
         where = str(text_file.relative_to(folder))
         if not text_file.exists():
@@ -60,6 +61,12 @@ def iter_brat(folder: Path) -> Iterator[AnnotatedText]:
             yield _annotated(where, text, spans_file)
         else:
             yield AnnotatedText(where, text, left_out="without an .ann")
+
+
+def _names(folder: Path, pattern: str) -> set[Path]:
+    """Return the files without their endings; hidden ones, such as ._a.ann of macOS, are no texts."""
+    files = [(file, file.relative_to(folder).parts) for file in folder.rglob(pattern)]
+    return {file.with_suffix("") for file, parts in files if not any(part[0] == "." for part in parts)}
 
 
 def _content(file: Path) -> str:
@@ -76,7 +83,8 @@ def _content(file: Path) -> str:
 
 def _annotated(where: str, text: str, file: Path) -> AnnotatedText:
     spans, unfit, others = [], "", Counter()
-    for number, line in enumerate(_content(file).replace("\r\n", "\n").split("\n"), start=1):
+    lines = _content(file).removeprefix(_BYTE_ORDER_MARK).replace("\r\n", "\n").split("\n")
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         if line[0] in _OTHERS:
@@ -87,9 +95,11 @@ def _annotated(where: str, text: str, file: Path) -> AnnotatedText:
             unfit = unfit or f"has a span of {len(parts)} parts, {said!r:.60} (line {number} of {file.name})"
             continue
         spans.append(Span(*parts[0], label, said or None))
-    if "\r\n" in text and not _fits(text, spans) and _fits(text.replace("\r\n", "\n"), spans):
-        text = text.replace("\r\n", "\n")  # programs that write .ann count so
-    return AnnotatedText(where, text, spans, unfit=unfit, others=others)
+    # brat counts carriage returns and a byte order mark; programs that write .ann may not.
+    bare = text.removeprefix(_BYTE_ORDER_MARK)
+    counted = (text, text.replace("\r\n", "\n"), bare, bare.replace("\r\n", "\n"))
+    fitting = next((each for each in counted if _fits(each, spans)), text)
+    return AnnotatedText(where, fitting, spans, unfit=unfit, others=others)
 
 
 def _text_bound(file: Path, number: int, line: str) -> tuple[str, list[tuple[int, int]], str]:
@@ -104,7 +114,7 @@ def _text_bound(file: Path, number: int, line: str) -> tuple[str, list[tuple[int
 
 
 def _are_offsets(part: list[str]) -> bool:
-    return all(each.isascii() and each.isdigit() for each in part)
+    return all(each.isascii() and each.isdigit() and len(each) < 20 for each in part)
 
 
 def _fits(text: str, spans: list[Span]) -> bool:
