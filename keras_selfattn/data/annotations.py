@@ -38,6 +38,11 @@ from keras_selfattn.rows.tokens import TOKENS
 from keras_selfattn.user_warnings import warn_user
 
 _SKIP = "Mend it in the tool, or leave such texts out with --skip-unfit-texts (`skip_unfit_texts=True`)."
+# Commands split a row at blanks alone, where "Rome." would be one token.
+_TAKES_TOKENS = (
+    "The trained model takes tokens: split texts as they were here, by "
+    f"{split_text.__module__}.{split_text.__name__}."
+)
 # Labels in a sentence.
 _SHOWN = 8
 
@@ -188,7 +193,7 @@ def read_annotations(
 
 
 def _note(file: Path, form: Form, units: Units, rows: Sequence["_Row"], left: "_LeftOut") -> str:
-    """Return what was read, in a sentence.
+    """Return what was read, in a sentence, and one about what to give to the trained model.
 
     Raises:
         DataError: if there are no spans.
@@ -200,7 +205,7 @@ def _note(file: Path, form: Form, units: Units, rows: Sequence["_Row"], left: "_
     counted = ", offsets in units of UTF-16" if units == "utf-16" else ""
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     sums = f"{texts} with {_counted(len(spans), 'span')} of {_counted(len(names), 'label')}"
-    return f"{file} ({form.name}{counted}): {sums}: {shown}{left}."
+    return f"{file} ({form.name}{counted}): {sums}: {shown}{left}. {_TAKES_TOKENS}"
 
 
 class _LeftOut:

@@ -1,5 +1,8 @@
 """The tokens of a raw text, by one rule: in Python here, in TensorFlow's ops in `models/tokens/raw_texts.py`.
 
+Texts with spans are read by it. A trained model and its SavedModel take tokens, so give them those of
+`split_text`; `query` and `predict` split a row that is a text at blanks and tabs alone.
+
 A token is one of:
 
 - a single character: a punctuation mark, a symbol, or a character of a script without blanks between words
@@ -8,7 +11,7 @@ A token is one of:
 - a word: all characters between those and white space: letters, digits, their marks, controls.
 
 White space is no part of a token. The classes are written here, as ranges, because those of Python, RE2 and
-TensorFlow are from different versions of Unicode; and training and a served graph must give equal tokens.
+TensorFlow are from different versions of Unicode, and Python and a graph must give equal tokens.
 """
 
 import functools

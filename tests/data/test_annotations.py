@@ -70,7 +70,10 @@ class TestForms:
         assert rows.targets[0] == ["B-ORG", "O", "B-MISC", *"OOOOOO"]
         assert spans_of(rows) == ["EU/B-ORG German/B-MISC", "Peter/B-PERSON Blackburn/I-PERSON", ""]
         assert (rows.where, said) == ([1, 2, 3], [])
-        assert rows.note.endswith("d.jsonl (doccano): 3 texts with 3 spans of 3 labels: MISC, ORG, PERSON.")
+        assert rows.note.endswith(
+            "d.jsonl (doccano): 3 texts with 3 spans of 3 labels: MISC, ORG, PERSON. The trained model takes "
+            "tokens: split texts as they were here, by keras_selfattn.rows.text_tokens.split_text."
+        )
 
     def test_doccano_with_relations(self, write):
         rows, said = warned(lambda: read_tagged(write("d.jsonl", DOCCANO_RELATIONS)))
@@ -79,7 +82,7 @@ class TestForms:
             "Larry/B-PERSON Page/I-PERSON Sergey/B-PERSON Brin/I-PERSON"
         ]
         assert "relations (2)" in said[0]
-        assert rows.note.endswith("; left out: relations (2).")
+        assert "; left out: relations (2). The trained model takes tokens" in rows.note
 
     def test_prodigy(self, write):
         rows, said = warned(lambda: read_tagged(write("p.jsonl", PRODIGY)))

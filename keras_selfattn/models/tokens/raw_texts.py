@@ -1,5 +1,7 @@
 """Raw texts to their tokens, as TensorFlow ops: the rule of `rows/text_tokens.py`, by which files are read.
 
+For graphs of your own that take texts: the exported models take tokens, and none of them splits texts.
+
 Axes: B (texts), N (characters of all texts), A (characters of all tokens), T (tokens of a text), W (tokens of
 all texts), P (pages of 128 code points), Q (distinct pages).
 """
