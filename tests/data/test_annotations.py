@@ -120,9 +120,9 @@ class TestForms:
 
     def test_brat_with_dots_in_names(self, write):
         for name, text in {"a": "Ada", "a.1": "Bob x", "2013.04.05": "Eve"}.items():
-            folder = write(f"b/{name}.txt", text).parent
+            write(f"b/{name}.txt", text)
             write(f"b/{name}.ann", f"T1\tPER 0 3\t{text[:3]}\n")
-        write("b/a.1.2.txt", "Not annotated.")
+        folder = write("b/a.1.2.txt", "Not annotated.").parent
         rows, said = warned(lambda: read_tagged(folder))
         assert (rows.where, spans_of(rows)) == (
             ["2013.04.05.txt", "a.txt", "a.1.txt"],
@@ -614,7 +614,7 @@ class TestAnyJson:
     @pytest.mark.slow
     def test_values_of_other_types(self, write, name, records, kept):
         """Also behind records that tell the form."""
-        read, refused = 0, []
+        read, refused, file = 0, [], write(name, "")
         for at in places_in(records):
             for new in WRONG if at else ():
                 bad = [*(records if kept else []), *changed(records, at, new)]
