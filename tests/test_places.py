@@ -1,5 +1,6 @@
 """A module's tests are found by its name, and each test file is run by one part of `.ci/run`."""
 
+import ast
 import configparser
 from itertools import chain
 from pathlib import Path
@@ -37,11 +38,33 @@ def test_each_test_file_is_in_one_part_of_ci():
         assert len(parts) == 1, f"{path} is run by {parts or 'no part'}: see .ci/parts"
 
 
-def test_no_room_of_tests_on_the_path_has_the_name_of_a_package():
-    """Where the package is not installed, the folder would be imported in its place."""
+def _on_path():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", "utf-8")
-    on_path = [ROOT / folder for folder in config["tool:pytest"]["pythonpath"].split()]
+    return [ROOT / folder for folder in config["tool:pytest"]["pythonpath"].split()]
+
+
+def _imported(path):
+    """Return the names of the modules that a file imports, by their first part."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_what_test_files_import_of_each_other_is_on_the_path():
+    """Or they can be imported only after a file that extends the path."""
+    files = list((ROOT / "tests").rglob("*.py"))
+    here = {path.stem for path in files}
+    found = {path.stem for folder in _on_path() for path in folder.glob("*.py")}
+    lacking = {path.name: name for path in files for name in _imported(path) if name in here - found}
+    assert lacking == {}
+
+
+def test_no_room_of_tests_on_the_path_has_the_name_of_a_package():
+    """Where the package is not installed, the folder would be imported in its place."""
+    on_path = _on_path()
     assert ROOT / "tests" in on_path
     packages = set(chain.from_iterable(PACKAGES.values())) | {"torch", "tensorflow", "keras", "numpy"}
     rooms = {

@@ -1,11 +1,9 @@
 """The encoder's block against its formula in NumPy, its rates of dropout, and rematerialisation."""
 
-import math
-
 import numpy as np
 import pytest
-import reference
 from backend import array, gradients, tensorflow_only
+from formulas import block_in_numpy
 
 from keras_selfattn.layers import EncoderBlock
 
@@ -21,45 +19,6 @@ def randomised(layer):
     random = np.random.default_rng(1)
     layer.set_weights([random.normal(size=w.shape) * 0.4 for w in layer.weights])
     return layer
-
-
-def normalised(x, named, name, kind):
-    gain = named[f"{name}/gamma" if kind == "layer" else f"{name}/scale"]
-    if kind == "rms":
-        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * gain
-    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + 1e-5) * gain + named[f"{name}/beta"]
-
-
-def block_in_numpy(block, x, mask, kind="layer", norm_first=True, gated=False):
-    """The block's formula, pre-norm or post-norm; zero where masked."""
-    named = {
-        weight.path.split("/", weight.path.split("/").index(block.name) + 1)[-1]: array(weight).astype(
-            "float64"
-        )
-        for weight in block.weights
-    }
-    attention = [named[f"attention/{n}"] for n in ("query_key_value_kernel", "query_key_value_bias")]
-    attention += [named[f"attention/{n}"] for n in ("output_kernel", "output_bias")]
-
-    def attend(x):
-        scale = (WIDTH // HEADS) ** -0.5
-        found, _ = reference.self_attention(x, attention, HEADS, scale, lambda b, h, t, s: mask[b, s])
-        return np.where(mask[:, :, None], found, 0)
-
-    def feed_forward(x):
-        hidden = x @ named["feed_forward/hidden/kernel"] + named["feed_forward/hidden/bias"]
-        hidden = 0.5 * hidden * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
-        if gated:
-            hidden = hidden * (x @ named["feed_forward/gate/kernel"] + named["feed_forward/gate/bias"])
-        return hidden @ named["feed_forward/output/kernel"] + named["feed_forward/output/bias"]
-
-    for name, sublayer in (("attention_norm", attend), ("feed_forward_norm", feed_forward)):
-        if norm_first:
-            x = x + sublayer(normalised(x, named, name, kind))
-        else:
-            x = normalised(x + sublayer(x), named, name, kind)
-    return np.where(mask[:, :, None], x, 0)
 
 
 MASK = np.arange(LENGTH) < np.array([[3], [5], [1]])

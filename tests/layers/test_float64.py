@@ -5,11 +5,8 @@ import numpy as np
 import pytest
 import reference
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
+from formulas import CASES, attention_pooling_in_numpy, block_in_numpy, linear_in_numpy
 from samples import HEAD_DIM, HEADS, LENGTH, WIDTH, built, expected, randomised
-from test_encoder_block import block_in_numpy
-from test_learned_scores import CASES
-from test_linear_attention import linear_in_numpy
-from test_pooling import attention_pooling_in_numpy
 from variants import MAKE, mostly_slow, takes
 
 from keras_selfattn import layers

@@ -2,59 +2,12 @@
 
 import numpy as np
 import pytest
-import reference
 from backend import array
-from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
+from formulas import CASES
+from samples import BATCH, HEAD_DIM, HEADS, LENGTH, close, inputs, randomised
 
 from keras_selfattn.layers import AdditiveSelfAttention, MultiplicativeSelfAttention
 
-
-def additive_in_numpy(layer, x, allowed=reference.everything):
-    kernel, bias, output_kernel, output_bias, vector = (w.astype("float64") for w in layer.get_weights())
-    outputs, weights = [], []
-    for b, sample in enumerate(x.astype("float64")):
-        heads = reference.heads_of(sample, kernel, bias, 3 * HEADS)
-        context, found = reference.attention(
-            heads[:HEADS],
-            heads[HEADS : 2 * HEADS],
-            heads[2 * HEADS :],
-            lambda h, t, s, query, key: vector[h] @ np.tanh(query + key),
-            lambda h, t, s, b=b: allowed(b, h, t, s),
-        )
-        outputs.append(context @ output_kernel + output_bias)
-        weights.append(found)
-    return np.array(outputs), np.array(weights)
-
-
-def multiplicative_in_numpy(layer, x, scale, allowed=reference.everything):
-    kernel, bias, output_kernel, output_bias, matrices = (w.astype("float64") for w in layer.get_weights())
-    outputs, weights = [], []
-    for b, sample in enumerate(x.astype("float64")):
-        context, found = reference.attention(
-            [sample] * HEADS,
-            [sample] * HEADS,
-            reference.heads_of(sample, kernel, bias, HEADS),
-            lambda h, t, s, query, key: scale * query @ matrices[:, h * WIDTH : (h + 1) * WIDTH] @ key,
-            lambda h, t, s, b=b: allowed(b, h, t, s),
-        )
-        outputs.append(context @ output_kernel + output_bias)
-        weights.append(found)
-    return np.array(outputs), np.array(weights)
-
-
-CASES = {
-    "additive": (AdditiveSelfAttention, {}, additive_in_numpy),
-    "multiplicative": (
-        MultiplicativeSelfAttention,
-        {},
-        lambda layer, x, *rules: multiplicative_in_numpy(layer, x, WIDTH**-0.5, *rules),
-    ),
-    "unscaled multiplicative": (
-        MultiplicativeSelfAttention,
-        {"scale": 1.0},
-        lambda layer, x, *rules: multiplicative_in_numpy(layer, x, 1.0, *rules),
-    ),
-}
 every_case = pytest.mark.parametrize(("make", "settings", "in_numpy"), CASES.values(), ids=CASES)
 
 

@@ -1,45 +1,16 @@
 """Linear attention against its quadratic form in NumPy, and its cost."""
 
-import math
-
 import keras
 import numpy as np
 import pytest
-import reference
 from backend import array, examples, gradients, tensorflow_only
+from formulas import linear_in_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
 
 from keras_selfattn.layers import LinearSelfAttention
 from keras_selfattn.layers.linear_attention import feature_map
-
-
-def phi(x):
-    return np.array([v + 1 if v > 0 else math.exp(v) for v in x])
-
-
-def normalised_row(products, allowed):
-    row = np.array([p if ok else 0.0 for p, ok in zip(products, allowed, strict=True)])
-    return row / row.sum() if any(allowed) else row
-
-
-def linear_in_numpy(layer, x, allowed=reference.everything):
-    kernel, bias, output_kernel, output_bias = (w.astype("float64") for w in layer.get_weights())
-    outputs, weights = [], []
-    for b, sample in enumerate(x.astype("float64")):
-        heads = reference.heads_of(sample, kernel, bias, 3 * HEADS)
-        context, found = reference.attention(
-            heads[:HEADS],
-            heads[HEADS : 2 * HEADS],
-            heads[2 * HEADS :],
-            lambda h, t, s, query, key: phi(query) @ phi(key),
-            lambda h, t, s, b=b: allowed(b, h, t, s),
-            row=normalised_row,
-        )
-        outputs.append(context @ output_kernel + output_bias)
-        weights.append(found)
-    return np.array(outputs), np.array(weights)
 
 
 def built(**settings):

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-import reference
 from backend import array
+from formulas import attention_pooling_in_numpy
 
 from keras_selfattn.layers import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 
@@ -57,19 +57,6 @@ def test_half_precision_sums_in_single():
 def test_lengths_of_rank_two_are_refused(make):
     with pytest.raises(ValueError, match=r"must have shape \[batch\]\. Received \(3, 5\)"):
         make()(inputs(), valid_lens=np.ones((3, 5), int))
-
-
-def attention_pooling_in_numpy(x, hidden, hops, mask):
-    """Lin et al., equations 5 to 8, in loops."""
-    pooled, weights = [], []
-    for sample, real in zip(x.astype("float64"), mask, strict=True):
-        rows = []
-        for r in range(hops.shape[1]):
-            logits = [hops[:, r] @ np.tanh(hidden.T @ token) for token in sample]
-            rows.append(reference.softmax_row(logits, real))
-        weights.append(rows)
-        pooled.append([sum(w * token for w, token in zip(row, sample, strict=True)) for row in rows])
-    return np.array(pooled), np.array(weights)
 
 
 def randomised(**settings):
