@@ -1,4 +1,4 @@
-"""How probabilities become labels: the largest, at a tie the first class; or each of one half or more.
+"""Rules by which probabilities become labels: the largest, at a tie the first; or each of one half or more.
 
 These are in NumPy. An exported graph has the same two rules in `export/signatures/answers.py`. Rows of labels
 that mark spans are chosen whole, in both by `models/tokens/span_labels.py`.

@@ -1,4 +1,4 @@
-"""What a process that serves keeps from collections."""
+"""Objects of a process that serves are kept from collections."""
 
 import gc
 import weakref

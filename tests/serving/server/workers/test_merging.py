@@ -1,4 +1,4 @@
-"""What workers tell is merged: versions, sums of metrics, gauges."""
+"""The answers of workers are merged: versions, sums of metrics, gauges."""
 
 from keras_selfattn.serving.server.workers.merging import counts_alone, merged_statuses, summed_metrics
 from keras_selfattn.serving.wire import messages_pb2 as pb
