@@ -366,11 +366,11 @@ def _are_regions(value: Any) -> bool:
 
 
 FORMS = (
-    # Counts characters since code points were stored (pull request 1559), and units of UTF-16 before.
+    # Label Studio counts characters today, and counted units of UTF-16 before.
     RecordForm("Label Studio (JSON)", usual="characters", tells=_is_studio, read=_read_studio),
     RecordForm("Label Studio (JSON-MIN)", usual="characters", tells=_is_minimal, read=_read_minimal),
     RecordForm("Prodigy", units="characters", tells=_is_prodigy, read=_read_prodigy),
-    # Version 1.6 and later count units of UTF-16 (issue 2290), earlier ones characters (pull request 108).
+    # doccano 1.6 and later count units of UTF-16, earlier ones characters.
     RecordForm("doccano", tells=_is_doccano, read=_read_doccano),
 )
 """The forms of records."""
