@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 from pretrained_folders import BERT, MPNET, write_folder
+from serving_models import HalfPlusTwo, save
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
@@ -122,19 +123,13 @@ def test_no_texts_and_no_server_leave_no_file(target, tmp_path):
     assert not file.exists()
 
 
-def test_a_model_without_vectors_says_so(tmp_path_factory, half_base):
-    with Server(ServerConfig("half", half_base, port=0)) as server, Client(server.target, "half") as client:
+def test_a_model_without_vectors_says_so(tmp_path):
+    save(HalfPlusTwo(), tmp_path / "base", 3)
+    config = ServerConfig("half", tmp_path / "base", port=0)
+    with Server(config) as server, Client(server.target, "half") as client:
         with pytest.raises(FailedPreconditionError, match="embed"):
             client.embed(["a"])
-        done = invoke(
-            "embed",
-            "half",
-            "--target",
-            server.target,
-            "--output",
-            tmp_path_factory.getbasetemp() / "v.npy",
-            "a",
-        )
+        done = invoke("embed", "half", "--target", server.target, "--output", tmp_path / "v.npy", "a")
         assert "has no signature 'embed'" in done.output
 
 

@@ -80,10 +80,11 @@ NEW_TASK = """
 import dataclasses, sys
 from keras_selfattn import tasks
 from keras_selfattn.options import OptionSpec
+from keras_selfattn.rows.targets import NUMBERS
 
 tasks.OPTIONS = (*tasks.OPTIONS, OptionSpec("--pitch", "Hertz that are heard.", kind=int, least=1))
 forecast = tasks.TASKS[-1]
-fields = {"name": "sound", "files": ".wav", "learned": "sounds with a label each", "target": "labels"}
+fields = {"name": "sound", "files": ".wav", "learned": "sounds with a label each", "target": NUMBERS}
 sound = dataclasses.replace(forecast, **fields, settings=frozenset({"pitch", "wide"}), reading={})
 tasks.TASKS = (*tasks.TASKS, sound)
 from keras_selfattn.cli.main import main
