@@ -55,7 +55,7 @@ class RawModel(keras.Model):
     """
 
     config_type: ClassVar[type[EncoderConfig]]
-    row_kind: ClassVar[RowKind[Any]]
+    row_kind: RowKind[Any]
     # For the summary before training: what the first rows determine, and what `predict` returns.
     learns: ClassVar[str]
     returns: ClassVar[str]

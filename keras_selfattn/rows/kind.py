@@ -1,8 +1,8 @@
 """A kind of rows: all that data, models, metrics, reports and exports ask of a row, in one class a kind.
 
-Texts, tokens, series and images are one module each beside this one. A further kind is one more subclass,
-named by its model (`RawModel.row_kind`) and by the readers of its files (`LabelledRows.kind`); the graph side
-is a front in `export/signatures/`.
+Texts, pairs of texts, tokens, series and images are one module each beside this one. A further kind is one
+more subclass, named by its model (`RawModel.row_kind`) and by the readers of its files (`LabelledRows.kind`);
+the graph side is a front in `export/signatures/`.
 
 Axes: T (steps), F (features), H (height), W (width), C (channels).
 """

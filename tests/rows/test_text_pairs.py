@@ -1,0 +1,54 @@
+"""Two texts a row: what is read as such, and how a row is told from others."""
+
+import numpy as np
+import pytest
+
+from keras_selfattn.errors import DataError
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS, is_pair
+
+PAIR = ("Is it good?", "Yes.")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [PAIR, ["a", "b"]],
+        (PAIR, ("a", "b")),
+        [{"text": PAIR[0], "text_pair": PAIR[1]}, {"text_pair": "b", "text": "a"}],
+        [tuple(text.encode() for text in PAIR), ("a", "b")],
+        np.array([PAIR, ("a", "b")]),
+    ],
+)
+def test_containers_of_pairs_are_read_alike(rows):
+    assert TEXT_PAIRS.are_rows(rows)
+    assert TEXT_PAIRS.read(rows) == [PAIR, ("a", "b")]
+
+
+@pytest.mark.parametrize("row", ["ab", b"ab", ["a"], ["a", "b", "c"], ["a", 1], {"text": "a"}, None, 1])
+def test_what_is_no_pair_is_refused_with_its_number(row):
+    assert not is_pair(row)
+    assert not TEXT_PAIRS.are_rows([row])
+    with pytest.raises(DataError, match=r"Pair 1 \(counted from 0\) must be two texts"):
+        TEXT_PAIRS.read([PAIR, row])
+
+
+def test_texts_and_features_are_no_pairs():
+    for x in ["ab", ["a", "b"], np.zeros((2, 2)), [np.zeros(2), np.zeros(2)]]:
+        assert not TEXT_PAIRS.are_rows(x)
+    assert TEXT_PAIRS.are_rows([])
+
+
+def test_keys_see_the_order_and_the_loose_one_neither_case_nor_spaces():
+    alike = ("is  it GOOD", "yes")
+    assert TEXT_PAIRS.key(PAIR) != TEXT_PAIRS.key(alike)
+    assert TEXT_PAIRS.loose_key(PAIR) == TEXT_PAIRS.loose_key(alike)
+    assert TEXT_PAIRS.loose_key(PAIR) != TEXT_PAIRS.loose_key(PAIR[::-1])
+
+
+def test_a_row_is_shown_with_both_texts():
+    assert TEXT_PAIRS.as_json(PAIR) == {"text": "Is it good?", "text_pair": "Yes."}
+    assert TEXT_PAIRS.cells(PAIR) == PAIR
+    assert TEXT_PAIRS.shown(PAIR) == "Is it good? / Yes."
+    assert TEXT_PAIRS.length(PAIR) == 15
+    assert TEXT_PAIRS.is_short(PAIR)
+    assert not TEXT_PAIRS.is_short(("a", ""))
