@@ -70,8 +70,19 @@ def test_four_elements_of_two_rows_and_columns_are_independent():
     assert abs(product.mean()) * np.sqrt(product.size) < FAR
 
 
+@pytest.fixture
+def untraced():
+    """Bits drawn without a graph: that of each rate would be traced for one drawing."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.mark.slow
 @tensorflow_only
+@pytest.mark.usefixtures("untraced")
 def test_every_byte_is_as_frequent():
     frequent = np.array(
         [dropped(level / 256, rows=np.arange(500, dtype="int32")).mean() for level in range(1, 256)]
