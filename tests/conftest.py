@@ -41,6 +41,8 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        # A search of the graphs that tests trace takes long, and finds little: each module ends with one.
+        gc.set_threshold(20_000, 50, 5)
         gc.enable()
 
 
