@@ -398,8 +398,6 @@ def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
         (("export", "{folder}/runs/reviews", "{folder}/reviews.csv"), "is a file; choose another name"),
         (("inspect", "{folder}/runs"), "There is no SavedModel in"),
         (("versions", "{folder}/runs"), "has no versions"),
-        (("serve", "--model_base_path", "{folder}/nothing"), "nothing does not exist"),
-        (("serve", "--model_base_path", "{folder}/runs", "--startup_wait_seconds=0"), "has no version"),
         (
             (
                 "train",
@@ -416,7 +414,23 @@ def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
     ],
 )
 def test_what_fails_after_tensorflow_has_started_is_one_line_too(reviews, arguments, said):
-    done = run(*(argument.format(folder=reviews) for argument in arguments))
+    done = invoke(*(argument.format(folder=reviews) for argument in arguments))
+    assert done.exit_code == 1
+    assert said in " ".join(done.stderr.split())
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model_base_path", "{folder}/nothing"), "nothing does not exist"),
+        (("--model_base_path", "{folder}/runs", "--startup_wait_seconds=0"), "has no version"),
+    ],
+)
+def test_what_keeps_a_server_from_starting_is_one_line_too(reviews, arguments, said):
+    done = run("serve", *(argument.format(folder=reviews) for argument in arguments))
     assert done.returncode != 0
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
