@@ -23,7 +23,7 @@ def source(tmp_path_factory):
     """Rows of one line and of several, in three parts of three forms."""
     folder = tmp_path_factory.mktemp("rows") / "in"
     folder.mkdir()
-    rows = [{"id": n, "text": f"{n}\n{'x' * (n % 50)}" if n % 7 else "FAIL"} for n in range(ROWS)]
+    rows = [{"id": n, "text": f"{n}\n{'x' * (n % 50)}" if n % 70 else "FAIL"} for n in range(ROWS)]
     for row in rows[:ROWS:97]:
         row["text"] = f'"{row["id"]}", é'
     third = ROWS // 3
