@@ -67,7 +67,7 @@ def test_an_attention_layer_in_two_places_is_collected_where_it_runs(tmp_path, u
 
 
 @pytest.mark.process
-def test_where_pooling_attends_is_explained(tmp_path):
+def test_where_pooling_attends_is_explained(tmp_path, unchecked):
     values = keras.Input((None, 6), name="values")
     x = layers.MultiHeadSelfAttention(2, seed=0)(keras.layers.Masking()(values))
     pooling = layers.AttentionPooling(3, seed=1)

@@ -97,7 +97,7 @@ def test_explain_says_which_frames_each_position_averages(classifier, exported):
 
 
 @pytest.mark.process
-def test_a_regressor_has_the_signature_regress(tmp_path):
+def test_a_regressor_has_the_signature_regress(unchecked, tmp_path):
     model = fitted(models.SeriesRegressor(SMALL), np.arange(12.0) * 1000)
     loaded = tf.saved_model.load(str(export_saved_model(model, tmp_path / "number")))
     rows = made_up(4)

@@ -130,7 +130,7 @@ def test_bfloat16_and_int8_weights_answer_nearly_as_the_model_does(model, tmp_pa
     [("B-A I-A B-B I-B O", "-", "IOB2"), ("B_A I_A L_A B_B L_B O", "_", "IOBES")],
 )
 def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model(
-    tmp_path, labels, separator, rule
+    tmp_path, unchecked, labels, separator, rule
 ):
     keras.utils.set_random_seed(0)
     tagger = models.TokenClassifier(models.TokenConfig(width=12, num_layers=1, num_heads=3, hash_buckets=64))

@@ -58,7 +58,7 @@ def test_where_validation_rows_are_given_the_figures_are_of_all_members(tmp_path
         (models.TokenClassifier, TOKENS, SENTENCES, NAMES, "tokens"),
     ],
 )
-def test_an_export_holds_all_members(kind, config, rows, targets, name, tmp_path):
+def test_an_export_holds_all_members(kind, config, rows, targets, name, tmp_path, unchecked):
     import tensorflow as tf
 
     model = adapted(kind, config, rows, targets)

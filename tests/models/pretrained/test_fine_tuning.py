@@ -300,7 +300,7 @@ print(json.dumps([answer, [[token.decode() for token in row if token] for row in
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_classifier_of_byte_pairs_is_trained_saved_and_exported(tmp_path):
+def test_a_classifier_of_byte_pairs_is_trained_saved_and_exported(tmp_path, unchecked):
     folder = write_byte_pairs(tmp_path / "roberta")
     model = models.TextClassifier(start=folder)
     model.compile()

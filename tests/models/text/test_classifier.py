@@ -460,7 +460,7 @@ def test_a_fit_that_is_refused_has_learned_nothing():
 
 
 @pytest.mark.process
-def test_a_subclass_is_exported_as_its_parent(tmp_path):
+def test_a_subclass_is_exported_as_its_parent(tmp_path, unchecked):
     class Mine(models.TextClassifier):
         pass
 

@@ -171,7 +171,7 @@ def test_training_goes_on_without_the_wide_path():
 
 
 @pytest.mark.process
-def test_strange_texts_are_answered_alike_in_every_way(trained, tmp_path):
+def test_strange_texts_are_answered_alike_in_every_way(trained, tmp_path, unchecked):
     wanted = trained.predict(STRANGE, verbose=0)
     assert np.isfinite(wanted).all()
     encoded = tf.constant([text.encode() for text in STRANGE])

@@ -148,7 +148,7 @@ def test_in_a_graph_with_loops_of_its_own_nothing_is_fetched_along(tmp_path):
 
 
 @pytest.mark.process
-def test_the_outputs_of_an_exported_classifier_are_answered_by_one_graph(tmp_path, fetched):
+def test_the_outputs_of_an_exported_classifier_are_answered_by_one_graph(tmp_path, fetched, unchecked):
     from keras_selfattn.export import export_saved_model
     from keras_selfattn.models import TextClassifier, TextConfig
 

@@ -209,7 +209,7 @@ def test_loops_and_queues_of_tensorflow_1_are_found():
 
 
 @pytest.mark.process
-def test_an_exported_classifier_is_known_to_end(tmp_path):
+def test_an_exported_classifier_is_known_to_end(tmp_path, unchecked):
     model = TextClassifier(
         TextConfig(width=8, num_layers=1, num_heads=2), vocabulary=["a"], labels=["b", "c"]
     )
