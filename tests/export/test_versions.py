@@ -130,6 +130,7 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model
 from film_model import make_model
 model = make_model()
+sys.dont_write_bytecode = True  # or Python would leave half of a module's behind
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for limit in map(int, sys.argv[3:]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
