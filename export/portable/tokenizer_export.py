@@ -6,6 +6,7 @@ and, through DJL, Java read; a labeller of tokens whose words were learned from 
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 from keras_selfattn.models.text.tokenizer import Tokenizer
 from keras_selfattn.models.tokens.token_features import AFFIXES, TokenFeatures
 from keras_selfattn.models.vocabulary import FIRST_ID, PADDING_ID, UNKNOWN_ID
+from keras_selfattn.rows.text_pairs import NAMES
 
 TOKENIZER, FEATURES, EXAMPLES = "tokenizer.json", "token_features.json", "tokenizer_examples.json"
 
@@ -45,6 +47,17 @@ def text_files(tokenizer: Any) -> dict[str, Any]:
     """Return the files that make the ids of texts, by name, with examples of them."""
     texts = [*_TEXTS, *_with_padding(tokenizer)]
     examples = [{"text": text, "ids": _listed(tokenizer(tf.constant([text]))[0])} for text in texts]
+    return {TOKENIZER: tokenizer_json(tokenizer), EXAMPLES: examples}
+
+
+def pair_files(tokenizer: Any) -> dict[str, Any]:
+    """Return the files that make the ids and types of two texts, by name, with examples of them."""
+    pairs = [*itertools.pairwise(_TEXTS), ("a good film, a film", "A film is a film!")]
+    found = [tokenizer.pairs(tf.constant([first]), tf.constant([second]))[0] for first, second in pairs]
+    examples = [
+        {**dict(zip(NAMES, pair, strict=True)), "ids": _listed(ids[:, 0]), "types": _listed(ids[:, 1])}
+        for pair, ids in zip(pairs, found, strict=True)
+    ]
     return {TOKENIZER: tokenizer_json(tokenizer), EXAMPLES: examples}
 
 

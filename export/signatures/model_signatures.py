@@ -43,7 +43,7 @@ def by_length(
     through the model in groups. In a group no row is shorter than half of the longest.
 
     Args:
-        ids: int32 ragged `[B, T]`.
+        ids: int32 ragged `[B, T]`, or `[B, T, K]`.
         outputs: from padded ids, int32 `[B, T]`, to float32 `[B, C]`; or from a list of them and `beside`.
         columns: C.
         padding_id: the id of padding.
@@ -52,7 +52,8 @@ def by_length(
     others = [] if beside is None else [beside]
     lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
     padded = tf.size(lengths) * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
-    total = tf.size(ids.flat_values)
+    values = ids.flat_values
+    total = tf.size(values) if values.shape.rank == 1 else tf.shape(values)[0]
 
     # As a separate function, a branch that is not taken costs its callers nothing.
     @tf.function(autograph=False, experimental_attributes={"_noinline": True})
@@ -185,20 +186,22 @@ class Graphs:
         return _function(specs, lambda *raw: self._core(from_files(*raw)))
 
     def explain_tokens(
-        self, explained: Callable[[Tensor], tuple[Tensor, Tensor]], alone: Callable[[Tensor], Any]
+        self, explained: Callable[..., tuple[Tensor, Tensor]], alone: Callable[[Tensor], Any]
     ) -> Any:
         """Return the function from raw rows to their tokens, or pieces, and the weights between them.
 
         Args:
-            explained: from raw rows to their tokens, string `[B, T]`, and the ids of these.
+            explained: from raw rows to their tokens, string `[B, T]`, and the ids of these, or ids and types
+                `[B, T, 2]`.
             alone: from ids to the model's inputs.
         """
 
-        def explain(rows: Tensor) -> dict[str, Tensor]:
-            tokens, ids = explained(rows)  # [B, T]
+        def explain(*rows: Tensor) -> dict[str, Tensor]:
+            tokens, ids = explained(*rows)  # [B, T]
             with collected_weights(self._model) as weights:
                 self._outputs(alone(ids))
             found = named_weights(weights, together=True)
+            ids = ids if ids.shape.rank == 2 else ids[..., 0]
             real = tf.cast(ids != PADDING_ID, tf.float32)
             found["weights"] *= real[:, None, None, :, None]  # [B, L, H, T, S]
             return {"tokens": tokens, **found, **self._of_encoders(weights, tf.shape(ids)[0])}

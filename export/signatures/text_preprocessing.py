@@ -13,10 +13,12 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.text.explanation import explained_tokens
 from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 
 from ..portable.tokenizer_export import text_files
 from .contributions import contributions
 from .model_signatures import Graphs, Signature
+from .pair_preprocessing import PairFront
 from .raw_front import RawFront, front_of
 from .trial_requests import TEXTS, Request, in_batches, strings
 
@@ -189,6 +191,8 @@ class VectorFront(_PieceFront):
 
 @front_of(TextClassifier)
 def _text_front(model: TextClassifier) -> RawFront:
+    if model.row_kind == TEXT_PAIRS:
+        return PairFront(model)
     return (PieceFront if model.fine_tuned else TextFront)(model)
 
 

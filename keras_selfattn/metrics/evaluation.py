@@ -122,7 +122,11 @@ def read_labelled_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) ->
         read = model.read_rows(rows.inputs, rows.targets, None, kind)
     # `replace` keeps the class, which defines the split of its rows.
     return dataclasses.replace(
-        rows, inputs=read.inputs, targets=read.targets, kind=model.row_kind, target_kind=kind.target_kind
+        rows,
+        inputs=read.inputs,
+        targets=read.targets,
+        kind=model.row_kind_of(read.inputs),
+        target_kind=kind.target_kind,
     )
 
 

@@ -3,12 +3,13 @@
 Rows | read | limit | by
 ---|---|---|---
 texts, learned words | cut at the end | `max_tokens` | `text/tokenizer.py`, `split`
+pairs of texts | cut at the end of the longer text first | `max_tokens` | `subwords/ragged_rows.py`
 texts, a pretrained model's pieces | cut before the last special token | `max_tokens` | `cut_pieces`
 tokens, a pretrained model's pieces | in parts of whole tokens | `max_tokens` | `pretrained/row_parts.py`
 texts, to learn without labels | in windows of characters | `WINDOW` | `windows`
 their pieces | in spans of nearly equal length | `training_span` | `text/masked_pieces.py`
 texts, explained | the first tokens | `EXPLAINED_TOKENS` | `text/explanation.py`
-any, in a step of training | a random span in each epoch | `training_span` | `batches/length_sorted.py`
+but pairs, in a step of training | a random span in each epoch | `training_span` | `batches/length_sorted.py`
 
 All others, such as tokens of learned words, series and images, are read whole. Special tokens count.
 """
@@ -65,11 +66,12 @@ def check_around(max_tokens: int, first: str, last: str) -> None:
         )
 
 
-def warn_of_cut(cut: int, texts: int, max_tokens: int) -> None:
-    """Warn of texts that are longer than a model reads."""
+def warn_of_cut(cut: int, rows: int, max_tokens: int, *, pairs: bool = False) -> None:
+    """Warn of texts, or pairs of texts, that are longer than a model reads."""
     if cut:
+        what, where = ("pairs", "the end of their longer text") if pairs else ("texts", "the end")
         warn_user(
-            f"{cut} of {texts} texts are longer than max_tokens={max_tokens} tokens and are cut at the end."
+            f"{cut} of {rows} {what} are longer than max_tokens={max_tokens} tokens and are cut at {where}."
         )
 
 

@@ -82,6 +82,10 @@ class RawModel(keras.Model):
         """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
         return self.row_kind.are_rows(x)
 
+    def row_kind_of(self, x: Any) -> RowKind[Any]:
+        """Return the kind of raw rows, which the first of them may decide."""
+        return self.row_kind
+
     def read_inputs(self, x: Any) -> list[Any]:
         """Return raw rows in any container as a list, each checked; may be empty."""
         return self.row_kind.read(x)
@@ -108,6 +112,11 @@ class RawModel(keras.Model):
     @abstractmethod
     def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
         """Return the core's features of each row, `[T, ...]`."""
+
+    @property
+    def _step_span(self) -> int | None:
+        """Positions of a row that a training step reads; None for all."""
+        return self.config.step_span
 
     def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
         """Return the core's inputs beside the features of each row, if there are any."""
@@ -326,7 +335,7 @@ class RawModel(keras.Model):
             self._side_inputs(rows.inputs, training=training),
             batch_size=checked_size(batch_size),
             window=self.config.attended,
-            span=self.config.step_span if training else None,
+            span=self._step_span if training else None,
             shuffle=shuffle,
             seed=seed,
             lengths=lengths_allowed(training=training),

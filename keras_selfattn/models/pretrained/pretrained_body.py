@@ -28,28 +28,34 @@ POOLINGS = {
 }
 
 
-def pretrained_body(config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any) -> keras.Model:
+def pretrained_body(
+    config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any, *, pairs: bool = False
+) -> keras.Model:
     """Return the layers "embedding" and "encoder", whose weights a folder determines.
 
     Args:
         config: the model's settings.
         tokenizer: the model's.
         policy: the layers' dtype policy.
+        pairs: True for two texts a row, whose tokens have types.
 
     Returns:
-        From int32 ids `[B, T]`, 0 as padding, to masked float `[B, T, D]`.
+        From int32 ids `[B, T]`, 0 as padding, or of pairs ids and types `[B, T, 2]`, to masked float
+        `[B, T, D]`.
     """
-    ids = keras.Input((None,), dtype="int32", name="ids")
+    ids = keras.Input((None, 2) if pairs else (None,), dtype="int32", name="ids")
     return keras.Model(ids, encoded_pieces(ids, config, tokenizer, policy), name="body")
 
 
 def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any) -> Tensor:
-    """Return the outputs of the layers "embedding" and "encoder" for ids `[B, T]`, masked `[B, T, D]`.
+    """Return the outputs of the layers "embedding" and "encoder", masked `[B, T, D]`.
+
+    `ids` are `[B, T]`, or `[B, T, 2]` with types, which families without types of tokens do not read.
 
     MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
     same, and the gradient of the shared table is the sum of the copies'. Training can make them differ.
     """
-    x = PretrainedEmbedding(
+    embedding = PretrainedEmbedding(
         config.vocabulary_size,
         config.width,
         config.positions if config.rotary_base is None else 0,
@@ -62,7 +68,8 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordToke
         tokenizer.written_padding,
         dtype=policy,
         name="embedding",
-    )(ids)
+    )
+    x = embedding(ids) if len(ids.shape) == 2 else embedding(ids[..., 0], types=ids[..., 1])
     return layers.Encoder(
         config.num_layers,
         config.num_heads,

@@ -18,6 +18,7 @@ from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_settings
+from keras_selfattn.rows.text_pairs import TextPair
 
 
 class PretrainedPieces(FineTuning):
@@ -42,23 +43,28 @@ class PretrainedPieces(FineTuning):
         """Return the tokenizer of a vocabulary."""
         return self._saved_tokenizer(vocabulary)
 
-    def learn_tokenizer(self, texts: Sequence[str], start: Any) -> Any:
-        """Return the tokenizer of the model to start from; warn of training texts that it cuts."""
+    def learn_tokenizer(self, texts: Sequence[Any], start: Any) -> Any:
+        """Return the tokenizer of the model to start from; warn of training texts, or pairs, that it cuts."""
         tokenizer = self.tokenizer_of(self._vocabulary(start))
-        rows, cut = tokenizer.rows(texts)
-        if max(map(len, rows)) <= SPECIAL:  # as of an empty text
+        pairs = isinstance(texts[0], tuple)
+        rows, cut = (tokenizer.rows_of_pairs if pairs else tokenizer.rows)(texts)
+        if not pairs and max(map(len, rows)) <= SPECIAL:  # as of an empty text
             raise DataError(f"The {len(texts)} texts hold no words: all of them are blank.")
-        warn_of_cut(cut, len(texts), self._config.max_tokens)
+        warn_of_cut(cut, len(texts), self._config.max_tokens, pairs=pairs)
         return tokenizer
 
     def rows(self, tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32 `[T]`."""
         return tokenizer.rows(texts)[0]
 
-    def encoder(self, tokenizer: Any, policy: Any) -> keras.Model:
-        """Return the layers from ids `[B, T]` to the vectors of texts `[B, D]`."""
+    def rows_of_pairs(self, tokenizer: Any, pairs: Sequence[TextPair]) -> list[np.ndarray]:
+        """Return ids and types of each pair, int32 `[T, 2]`."""
+        return tokenizer.rows_of_pairs(pairs)[0]
+
+    def encoder(self, tokenizer: Any, policy: Any, *, pairs: bool = False) -> keras.Model:
+        """Return the layers from ids `[B, T]`, of pairs with types `[B, T, 2]`, to vectors `[B, D]`."""
         config = self._config
-        body = pretrained_body(config, tokenizer, policy)
+        body = pretrained_body(config, tokenizer, policy, pairs=pairs)
         self._freeze(body)
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.hidden_head is not None:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.long_rows import WINDOW, cut_pieces, pieces_within
+from keras_selfattn.models.subwords.ragged_rows import first_of_rows, merged, pair_shares, ragged, ranges
 from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any
@@ -139,7 +140,7 @@ class SubwordTokenizer(abc.ABC):
             more: tokens that a text may have beyond `max_tokens`.
         """
         limit = pieces_within(self.settings.max_tokens + more)
-        ids, rows = _first_of_rows(*self._text_pieces(texts, limit), limit)
+        ids, rows = first_of_rows(*self._text_pieces(texts, limit), limit)
         return self._with_special(self._written(ids), rows)
 
     def pairs(self, first: Tensor, second: Tensor) -> Any:
@@ -182,8 +183,8 @@ class SubwordTokenizer(abc.ABC):
             )
         read = [self._text_pieces(texts, max(_COUNTED * most, _LEAST_COUNTED)) for texts in (first, second)]
         whole = [splits[1:] - splits[:-1] for _, splits in read]  # [B] each
-        kept = _shares(whole[0], whole[1], most)
-        pieces = [_first_of_rows(ids, splits, each) for (ids, splits), each in zip(read, kept, strict=True)]
+        kept = pair_shares(whole[0], whole[1], most)
+        pieces = [first_of_rows(ids, splits, each) for (ids, splits), each in zip(read, kept, strict=True)]
         splits = pieces[0][1] + pieces[1][1] + (2 + between) * tf.range(tf.size(whole[0]) + 1, dtype=tf.int64)
         # The parts of each row, by where they begin: [CLS], first text, separators, second text, [SEP].
         cls, text, last = splits[:-1], splits[:-1] + 1, splits[1:] - 1
@@ -193,10 +194,10 @@ class SubwordTokenizer(abc.ABC):
         values = [tf.fill(tf.shape(cls), self.id_in_text(self.settings.cls))]
         values += [self._written(pieces[0][0]), tf.fill(tf.shape(places[1]), sep)]
         values += [self._written(pieces[1][0]), tf.fill(tf.shape(last), sep)]
-        ids = _merged([cls, *places, last], values)
+        ids = merged([cls, *places, last], values)
         after = tf.range(tf.size(ids, tf.int64)) >= tf.repeat(other, splits[1:] - splits[:-1])
         types = tf.where(after, self.settings.second_type, 0)
-        return _ragged(tf.stack([ids, types], -1), splits), whole[0] + whole[1] > most
+        return ragged(tf.stack([ids, types], -1), splits), whole[0] + whole[1] > most
 
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
@@ -208,8 +209,8 @@ class SubwordTokenizer(abc.ABC):
             int32 ragged `[W, pieces]`.
         """
         limit = pieces_within(self.settings.max_tokens)
-        ids, rows = _first_of_rows(*self._pieces_of_words(words, limit), limit)
-        return _ragged(self._written(ids), rows)
+        ids, rows = first_of_rows(*self._pieces_of_words(words, limit), limit)
+        return ragged(self._written(ids), rows)
 
     def padded(self, texts: Tensor) -> Tensor:
         """Return the ids of a string tensor `[B]`, int32 `[B, T]`, padded with [PAD] to the longest row."""
@@ -242,26 +243,7 @@ class SubwordTokenizer(abc.ABC):
         cls = tf.fill(tf.shape(starts), self.id_in_text(self.settings.cls))  # [B]
         sep = tf.fill(tf.shape(starts), self.id_in_text(self.settings.sep))
         inner, _ = ranges(starts + 1, ends)
-        return _ragged(_merged([starts, inner, ends], [cls, ids, sep]), splits)
-
-
-def _shares(first: Tensor, second: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Return how many pieces of two texts are kept, int64 `[B]` each, so that a pair has `most` at most.
-
-    Reference: "longest_first" of Hugging Face's `tokenizers`.
-    """
-    half = most // 2
-    shorter = tf.minimum(first, second)
-    less = tf.where(first + second > most, tf.minimum(shorter, half), shorter)
-    more = tf.minimum(tf.maximum(first, second), most - less)
-    swapped = first > second
-    return tf.where(swapped, more, less), tf.where(swapped, less, more)
-
-
-def _first_of_rows(ids: Tensor, rows: Tensor, most: Any) -> tuple[Tensor, Tensor]:
-    """Return the first ids of each row, at most so many (one number, or `[B]`), and where each row begins."""
-    kept, rows = ranges(rows[:-1], rows[1:], most)  # [P], [B + 1]
-    return tf.gather(ids, kept), rows
+        return ragged(merged([starts, inner, ends], [cls, ids, sep]), splits)
 
 
 def longer(reach: Tensor, most: int) -> Tensor:
@@ -273,13 +255,6 @@ def longer(reach: Tensor, most: int) -> Tensor:
     """
     least = min(max(_BYTES * most, _LEAST), _MANY)
     return tf.where(reach < _MANY, tf.maximum(reach * _MORE, least), tf.int32.max)
-
-
-def ranges(starts: Tensor, ends: Tensor, most: Any = None) -> tuple[Tensor, Tensor]:
-    """Return the numbers from each start to its end, `most` at most, int64 `[numbers]`, and their splits."""
-    limits = ends if most is None else tf.minimum(ends, starts + most)
-    found = tf.raw_ops.RaggedRange(starts=starts, limits=limits, deltas=tf.constant(1, tf.int64))
-    return found.rt_dense_values, found.rt_nested_splits
 
 
 def with_split_words(ids: Tensor, split: Tensor, pieces: Tensor, borders: Tensor) -> tuple[Tensor, Tensor]:
@@ -299,17 +274,7 @@ def with_split_words(ids: Tensor, split: Tensor, pieces: Tensor, borders: Tensor
     splits = tf.concat([[0], tf.cumsum(counts)], 0)  # [W + 1]
     firsts = tf.gather(splits, split)
     targets, _ = ranges(firsts, firsts + borders[1:] - borders[:-1])
-    return _merged([splits[:-1], targets], [ids, pieces]), splits
-
-
-def _merged(places: list[Tensor], values: list[Tensor]) -> Tensor:
-    """Return values at their int64 places; of two at one place, the later in the list."""
-    return tf.dynamic_stitch([tf.cast(each, tf.int32) for each in places], values)
-
-
-def _ragged(values: Tensor, splits: Tensor) -> Any:
-    ragged: Any = tf.RaggedTensor
-    return ragged.from_row_splits(values, splits, validate=False)
+    return merged([splits[:-1], targets], [ids, pieces]), splits
 
 
 def word_table(words: dict[str, int] | dict[bytes, int]) -> tf.lookup.StaticHashTable:

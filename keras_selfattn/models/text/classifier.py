@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -14,41 +14,18 @@ from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.core.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
-from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
-from keras_selfattn.models.text.explanation import TextExplanation, explained
-from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
-from keras_selfattn.models.word_model import WordModel, Words
-from keras_selfattn.rows.texts import TEXTS
+from keras_selfattn.models.text.text_or_pairs import TextOrPairs
 
 Tensor = Any
 
 
-class TextWords(Words, Protocol):
-    """The words of a classifier of texts, which has a wide path beside its encoder."""
-
-    @property
-    def ngrams(self) -> TextConfig:
-        """The settings by which the wide path reads n-grams."""
-        ...
-
-    @property
-    def shares(self) -> Shares:
-        """The initial shares of encoder and wide path."""
-        ...
-
-    def rows(self, tokenizer: Any, texts: Sequence[str], /) -> list[np.ndarray]:
-        """Return the ids of each text, int32 `[T]`."""
-        ...
-
-
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TextClassifier(WordModel[TextWords], Classifier):
+class TextClassifier(TextOrPairs, Classifier):
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved
@@ -62,6 +39,8 @@ class TextClassifier(WordModel[TextWords], Classifier):
         vocabulary: tokens in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
         multi_label: True if a row can have several labels; by default the labels of the first `fit` decide.
+        text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`
+            decide. Models of pairs have no wide path, and `training_span` is not used.
         wide_features: the number of n-grams of the wide path; left out before training.
         start: the model whose vocabulary and weights this one starts from: the folder of a pretrained model,
             as for `TextEncoder`; or a run folder or `.keras` file of a `MaskedTokenModel`, or of a classifier
@@ -69,7 +48,8 @@ class TextClassifier(WordModel[TextWords], Classifier):
             with a pretrained model's folder is a start like that folder.
 
     Call arguments:
-        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
+        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding; for pairs of texts
+            string `[batch, 2]`, or ids and types of tokens, int32 `[batch, length, 2]`.
         training: dropout acts only if True.
 
     Returns:
@@ -91,7 +71,6 @@ class TextClassifier(WordModel[TextWords], Classifier):
     config_type = TextConfig
     tuned_config_type = FineTunedConfig
     starting_point = staticmethod(starting_point)
-    row_kind = TEXTS
     learns = "the vocabulary and the label names"
     returns = "a probability for each label"
     encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
@@ -103,12 +82,12 @@ class TextClassifier(WordModel[TextWords], Classifier):
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
         multi_label: bool | None = None,
+        text_pairs: bool | None = None,
         wide_features: int | None = None,
         start: str | Path | StartingModel | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, start=start, multi_label=multi_label, **kwargs)
-        self._words = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
+        super().__init__(config, start=start, multi_label=multi_label, text_pairs=text_pairs, **kwargs)
         self.wide: NGramLogits | None = None
         self._check_state(vocabulary, labels)
         if vocabulary is None and wide_features is not None:
@@ -153,7 +132,7 @@ class TextClassifier(WordModel[TextWords], Classifier):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core
         if _is_string(inputs):
-            return core(self.beside_wide(self.tokenizer.padded(inputs), inputs), training=training)
+            return core(self.beside_wide(self._ids_of_strings(inputs), inputs), training=training)
         whole = self.wide is None or isinstance(inputs, list | tuple | dict)
         return core(inputs if whole else self.beside_wide(inputs), training=training)
 
@@ -171,24 +150,6 @@ class TextClassifier(WordModel[TextWords], Classifier):
         rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
         return [ids, tf.zeros([rows, len(self.labels)])]
 
-    def explain(self, texts: Sequence[str]) -> list[TextExplanation]:
-        """Return the tokens of each text and the attention weights between them; a notebook draws each.
-
-        Args:
-            texts: in any container; the first 512 tokens of each are explained.
-
-        Raises:
-            DataError: before training, or for values that are not texts.
-
-        Example:
-
-            >>> model = TextClassifier(vocabulary=["good", "film"], labels=["+", "-"])
-            >>> model.explain(["a good film"])[0].tokens
-            ['a', 'good', 'film']
-        """
-        self._check_adapted()
-        return explained(self, self.read_inputs(texts))
-
     def named_ngrams(self, texts: Tensor) -> NamedNGrams:
         """Return the n-grams that the wide path reads in texts, string `[batch]`."""
         return named_ngrams(self._words.ngrams, texts)
@@ -197,14 +158,16 @@ class TextClassifier(WordModel[TextWords], Classifier):
         return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
 
     def parts_beside(self) -> dict[str, str]:
-        return {"wide path": "a linear model of hashed n-grams"} if self.config.wide else {}
+        wide = self.config.wide and not self.text_pairs
+        return {"wide path": "a linear model of hashed n-grams"} if wide else {}
 
     def _forget(self) -> None:
         super()._forget()
         self.wide = None
 
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
-        if self.config.wide:
+        # Of two texts the tokens in both have types of their own, beside which n-grams of pairs do not help.
+        if self.config.wide and not self.text_pairs:
             # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
             from keras_selfattn.models.text.ngram_fit import fitted
 
@@ -213,9 +176,6 @@ class TextClassifier(WordModel[TextWords], Classifier):
                 self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights_of_rows
             )
         return head
-
-    def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
-        return self._words.rows(self.tokenizer, inputs)
 
     def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
         if self.wide is None:
@@ -227,10 +187,7 @@ class TextClassifier(WordModel[TextWords], Classifier):
         return wide_logits(self.wide, self._words.ngrams, inputs)
 
     def _build_core(self, head: Head) -> keras.Model:
-        def member() -> keras.Model:
-            return self._words.encoder(self.tokenizer, self.dtype_policy)
-
-        ids, x = member_outputs(member, getattr(self.config, "members", 1))  # [B, D]
+        ids, x = member_outputs(self._member, getattr(self.config, "members", 1))  # [B, D]
         if self.wide is None:
             return keras.Model(ids, head.outputs(x), name="core")
         wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")

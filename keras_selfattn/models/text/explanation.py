@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_selfattn.drawing.notebook import received, shown_tokens
 from keras_selfattn.models.core.attention_weights import collected_weights
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS
-from keras_selfattn.models.text.tokenizer import Tokenizer, split
+from keras_selfattn.models.text.tokenizer import Tokenizer, split, split_pairs
 from keras_selfattn.models.vocabulary import PADDING_ID, as_strings
 
 Tensor = Any
@@ -23,12 +23,12 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class TextExplanation:
-    """The attention weights of a model for one text. A notebook shows the tokens on colours of `received`.
+    """The attention weights of a model for one text, or two. A notebook has tokens on colours of `received`.
 
     Attention says where the model looks, not why it decides: the wide path beside it has no part in these.
 
     Attributes:
-        tokens: the T tokens of the text, at most 512.
+        tokens: the T tokens of the text, at most 512; of two texts all, with the separators between them.
         weights: float32 `[layers, heads, T, T]`: the weight of each token (column) for each query (row).
         spaced: True if spaces are between tokens.
 
@@ -64,12 +64,25 @@ def explained_tokens(tokenizer: Any, texts: Tensor) -> tuple[Tensor, Tensor]:
     return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
 
 
-def explained(model: Any, texts: Sequence[str]) -> list[TextExplanation]:
-    """Return the explanation of each text; `TextClassifier.explain` documents it."""
+def explained_pairs(tokenizer: Any, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same of two texts a row `[B]` each, with what stands between; ids and types `[B, T, 2]`."""
+    if not isinstance(tokenizer, Tokenizer):
+        ids = tokenizer.pairs(first, second)[:, :EXPLAINED_TOKENS]
+        pieces = tf.gather(tf.constant(tokenizer.names, tf.string), ids.flat_values[:, 0])
+        return ids.with_flat_values(pieces).to_tensor(""), ids.to_tensor(PADDING_ID)
+    config = tokenizer.config
+    cut = dataclasses.replace(config, max_tokens=min(EXPLAINED_TOKENS, config.max_tokens))
+    found = split_pairs(cut, first, second)
+    return found.tokens.to_tensor(""), tokenizer.with_types(found).to_tensor(PADDING_ID)
+
+
+def explained(model: Any, rows: Sequence[Any]) -> list[TextExplanation]:
+    """Return the explanation of each text, or pair of texts; `TextClassifier.explain` documents it."""
     spaced = not isinstance(model.tokenizer, Tokenizer) or model.tokenizer.config.tokens == "words"
     found = []
-    for text in texts:  # one at a time: a batch would take the memory of its longest text for each
-        tokens, ids = explained_tokens(model.tokenizer, as_strings([text]))
+    for row in rows:  # one at a time: a batch would take the memory of its longest text for each
+        texts = [as_strings([text]) for text in (row if isinstance(row, tuple) else [row])]
+        tokens, ids = (explained_tokens if len(texts) == 1 else explained_pairs)(model.tokenizer, *texts)
         names = [token.decode(errors="replace") for token in tokens[0].numpy().tolist()]
         with collected_weights(model.core) as collected:
             model.core(keras.tree.map_structure(np.asarray, model.beside_wide(ids)), training=False)

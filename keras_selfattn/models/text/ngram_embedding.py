@@ -176,6 +176,51 @@ class SpellingEmbedding(keras.layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class AddedTypes(keras.layers.Layer):
+    """Add to each position the vector of its type, scaled by `sqrt(width)` as the vectors of tokens are.
+
+    Args:
+        types: number of types.
+
+    Call arguments:
+        inputs: float `[batch, length, width]`; its mask is passed on.
+        types: int32 `[batch, length]`.
+
+    Returns:
+        float `[batch, length, width]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> AddedTypes(3)(np.zeros((1, 2, 4), "float32"), np.array([[0, 2]])).shape
+        TensorShape([1, 2, 4])
+
+    Reference: Devlin et al. 2019, "BERT", section 3, segment embeddings.
+    """
+
+    def __init__(self, types: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.types = types
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        self._table = keras.layers.Embedding(
+            self.types, input_shape[-1], dtype=self.dtype_policy, name="vectors"
+        )
+        self._table.build(None)
+
+    def call(self, inputs: Tensor, types: Tensor) -> Tensor:
+        found = ops.cast(_looked_up(self._table, ops.cast(types, "int32")), inputs.dtype)
+        return inputs + found * math.sqrt(inputs.shape[-1])  # [B, T, D]
+
+    def compute_output_shape(self, input_shape: tuple, *_: Any) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "types": self.types}
+
+
 def _looked_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
     """Return `table(ids)`, for ids that are not negative."""
     plain = table.quantization_mode is None and table.compute_dtype == table.variable_dtype

@@ -16,6 +16,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig,
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saving.saved_file import load_file, refuse_quantized, run_figures
+from keras_selfattn.models.text.learned_words import TYPES_LAYER
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.
@@ -101,9 +102,12 @@ class StartingModel:
     def copy_to(self, core: keras.Model, _head: Head) -> None:
         """Copy this model's weights, of all layers from ids to positions, to each encoder of a core."""
         members = [layer for layer in core.layers if isinstance(layer, keras.Model)]
-        for layer in self._body():
-            for encoder in (core, *members):
-                encoder.get_layer(layer.name).set_weights(layer.get_weights())
+        for encoder in (core, *members):
+            known = {layer.name for layer in encoder.layers}
+            for layer in self._body():
+                # Types of tokens are of models of pairs alone; all else is in each of them.
+                if layer.name != TYPES_LAYER or layer.name in known:
+                    encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
     def described(self, texts: Sequence[str], _targets: Sequence[Any] = ()) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""

@@ -5,13 +5,14 @@ Axes: B (texts), T (tokens).
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.subwords.ragged_rows import first_of_rows, merged, pair_shares, ragged, ranges
 from keras_selfattn.models.vocabulary import (
     FIRST_ID,
     PADDING_ID,
@@ -21,6 +22,7 @@ from keras_selfattn.models.vocabulary import (
     lowercased,
     most_frequent,
 )
+from keras_selfattn.rows.text_pairs import TextPair
 
 Tensor = Any
 
@@ -32,6 +34,13 @@ _SINGLE = (
 )
 # RE2's \s knows ASCII only; these are the spaces of Unicode.
 _SPACE = r"[\p{Z}\s]+"
+
+FIRST, SECOND, BETWEEN, IN_BOTH = 0, 1, 2, 3
+"""Types of tokens of two texts; that of a word in both is `IN_BOTH` more."""
+TYPES = 5
+"""The number of types."""
+# No text has it as one token, so its id is that of an unknown one.
+SEPARATOR = "[SEP]"
 
 # Texts and characters tokenised at once, to bound the memory of the intermediate ragged tensors.
 _CHUNK, _CHARACTERS = 4096, 2**24
@@ -66,6 +75,26 @@ class Tokenizer:
         tokens = split(self.config, texts)
         return tokens.with_flat_values(self.table.lookup(tokens.flat_values))
 
+    def pairs(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return ids and types of two texts a row, string `[B]` each, as int32 ragged `[B, T, 2]`."""
+        return self.with_types(split_pairs(self.config, first, second))
+
+    def with_types(self, tokens: "PairTokens") -> Tensor:
+        """Return the ids of tokens beside their types, int32 ragged `[B, T, 2]`."""
+        ids = self.table.lookup(tokens.tokens.flat_values)
+        return tokens.tokens.with_flat_values(tf.stack([ids, tokens.types], axis=-1))
+
+    def rows_of_pairs(self, pairs: Sequence[TextPair]) -> tuple[list[np.ndarray], int]:
+        """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut."""
+        found: list[np.ndarray] = []
+        cut = 0
+        for first, second in _chunks_of_pairs(pairs):
+            tokens = split_pairs(self.config, as_strings(first), as_strings(second))
+            ids = self.with_types(tokens)
+            found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
+            cut += int(tf.math.count_nonzero(tokens.cut))
+        return found, cut
+
     def padded(self, texts: Tensor) -> Tensor:
         """Return the ids of a string tensor `[B]`, int32 `[B, T]`, padded with 0 to the longest row."""
         return self(texts).to_tensor(PADDING_ID)
@@ -91,6 +120,78 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
         return tf.strings.unicode_split(texts, "UTF-8")[:, : config.max_tokens]
     spaced = tf.strings.regex_replace(tf.strings.regex_replace(texts, _SPACE, " "), _SINGLE, r" \1 ")
     return tf.strings.split(spaced)[:, : config.max_tokens]
+
+
+class PairTokens(NamedTuple):
+    """The tokens of two texts a row.
+
+    Args:
+        tokens: string ragged `[B, T]`: those of the first text, `SEPARATOR`, those of the second.
+        types: int32 `[tokens]`: `FIRST`, `BETWEEN` or `SECOND`; for words that both texts have, `IN_BOTH`
+            more.
+        cut: bool `[B]`, True for pairs of more than `max_tokens`.
+    """
+
+    tokens: Tensor
+    types: Tensor
+    cut: Tensor
+
+
+def split_pairs(config: TextConfig, first: Tensor, second: Tensor) -> PairTokens:
+    """Return the tokens of two texts a row, string `[B]` each, `max_tokens` a row with the separator.
+
+    Of more the longer text is cut at its end down to the other's length, then both alike.
+    """
+    read = [split(config, texts) for texts in (first, second)]
+    counts = [each.row_lengths() for each in read]  # [B] each
+    most = config.max_tokens - 1
+    kept = pair_shares(*counts, most)
+    parts = [
+        first_of_rows(each.flat_values, each.row_splits, some) for each, some in zip(read, kept, strict=True)
+    ]
+    (tokens, starts), (others, other_starts) = parts
+    rows = tf.size(counts[0], tf.int64)
+    splits = starts + other_starts + tf.range(rows + 1)
+    between = splits[:-1] + kept[0]
+    places = [ranges(splits[:-1], between)[0], between, ranges(between + 1, splits[1:])[0]]
+    types = [FIRST, BETWEEN, SECOND]
+    types = [tf.fill(tf.shape(place), kind) for place, kind in zip(places, types, strict=True)]
+    if config.tokens == "words":
+        in_both = _in_both(*parts)
+        types = [types[0] + IN_BOTH * in_both[0], types[1], types[2] + IN_BOTH * in_both[1]]
+    found = merged(places, [tokens, tf.fill(tf.shape(between), SEPARATOR), others])
+    return PairTokens(ragged(found, splits), merged(places, types), counts[0] + counts[1] > most)
+
+
+def _in_both(*parts: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Return 1 for each token that its row has in both texts, else 0: int32 `[tokens]` each.
+
+    Args:
+        parts: of each text, its tokens, string `[tokens]`, and where each row's begin, `[B + 1]`.
+
+    Reference: Chen et al. 2017, "Reading Wikipedia to Answer Open-Domain Questions", section 3.2, exact
+    match.
+    """
+    keys = []
+    for tokens, starts in parts:
+        counts = starts[1:] - starts[:-1]
+        row = tf.strings.as_string(tf.repeat(tf.range(tf.size(counts)), counts))
+        keys.append(tf.strings.join([row, tokens], " "))
+    different, places = tf.unique(tf.concat(keys, axis=0))
+    of_texts = tf.split(places, [tf.size(each) for each in keys])
+    size = tf.size(different)
+    has = [tf.math.unsorted_segment_max(tf.ones_like(each), each, size) > 0 for each in of_texts]
+    both = tf.cast(has[0] & has[1], tf.int32)
+    return [tf.gather(both, each) for each in of_texts]
+
+
+def _chunks_of_pairs(pairs: Sequence[TextPair]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the first and second texts of pairs with at most so many rows and characters."""
+    start = 0
+    for chunk in chunks([f"{first}{second}" for first, second in pairs], _CHUNK, _CHARACTERS):
+        some = pairs[start : start + len(chunk)]
+        start += len(chunk)
+        yield [first for first, _ in some], [second for _, second in some]
 
 
 def clipped(config: TextConfig, texts: Tensor) -> Tensor:

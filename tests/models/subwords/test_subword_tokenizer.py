@@ -6,7 +6,7 @@ import tensorflow as tf
 from pretrained_folders import BERT, PIECES, PIECES_OF_MPNET, write_folder
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.subwords.subword_tokenizer import _shares
+from keras_selfattn.models.subwords.ragged_rows import pair_shares
 from keras_selfattn.models.subwords.tokenizer_files import _between
 from keras_selfattn.models.subwords.wordpiece import WordPiece, WordPieceSettings
 
@@ -63,7 +63,7 @@ KEPT |= {(5, 6): (4, 5), (20, 20): (4, 5), (20, 0): (9, 0), (0, 20): (0, 9), (0,
 @pytest.mark.parametrize("lengths", KEPT)
 def test_longer_text_is_cut_first_and_then_both(lengths):
     first, second = (tf.constant([each], tf.int64) for each in lengths)
-    kept = _shares(first, second, 9)
+    kept = pair_shares(first, second, 9)
     assert (int(kept[0][0]), int(kept[1][0])) == KEPT[lengths]
 
 
