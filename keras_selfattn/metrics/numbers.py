@@ -9,7 +9,7 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.head_metrics import HeadMetrics, Line, head_metrics, short
 from keras_selfattn.metrics.report import Columns, Report
-from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.heads.number_head import NumbersHead
 
 
 class Errors(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
-from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 
 # Of what stands around the steps: these are tested elsewhere, traced.

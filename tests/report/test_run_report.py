@@ -23,7 +23,7 @@ from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.reliability import CalibrationEffect, reliability
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
-from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report import run_report as reports
 from keras_selfattn.report.page import page_html

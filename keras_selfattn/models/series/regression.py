@@ -15,10 +15,10 @@ from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.config import check_count
 from keras_selfattn.models.core.encoder_core import Sum
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.series.classifier import SeriesConfig, SeriesModel
 from keras_selfattn.models.series.forecast_features import LastFrames, NaiveForecast, Summary, batched
 from keras_selfattn.models.series.frame_layers import Frames, real_frames
-from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.series.ridge import PENALTIES, Ridge, fit_ridge
 
 Tensor = Any

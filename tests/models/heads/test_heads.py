@@ -16,8 +16,8 @@ from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.metrics.report_of_model import head_metrics, report_of
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, LabelHead, MultiLabelHead
+from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
-from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.text.masked_prediction import MaskedTokenHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report.results import answers_section, reliability_section

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_selfattn.models.series.number_head import NumbersHead, StandardisedSquaredError
+from keras_selfattn.models.heads.number_head import NumbersHead, StandardisedSquaredError
 
 
 def test_the_loss_counts_in_deviations_of_the_targets():
