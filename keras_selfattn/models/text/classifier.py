@@ -24,8 +24,84 @@ from keras_selfattn.models.text.text_or_pairs import TextOrPairs
 Tensor = Any
 
 
+class TextModel(TextOrPairs):
+    """A model of texts, or of pairs of texts, that may have a wide path of n-grams beside its encoder.
+
+    Models with labels and with numbers share it. The wide path has an output for each class or number; a
+    subclass fits it (`_fit_linear`).
+
+    Args:
+        config: the model's settings.
+        start: the model to start from, or None.
+        text_pairs: True if a row is two texts; None leaves it to the first rows.
+
+    Attributes:
+        wide: the linear model of n-grams; None without one, and before training.
+    """
+
+    encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
+
+    def __init__(self, config: Any = None, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.wide: NGramLogits | None = None
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        core = self.core
+        if _is_string(inputs):
+            return core(self.beside_wide(self._ids_of_strings(inputs), inputs), training=training)
+        whole = self.wide is None or isinstance(inputs, list | tuple | dict)
+        return core(inputs if whole else self.beside_wide(inputs), training=training)
+
+    def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:
+        """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
+
+        Args:
+            ids: token ids of the texts.
+            texts: string `[batch]`; without them the wide path's logits are zeros.
+        """
+        if self.wide is None:
+            return ids
+        if texts is not None:
+            return [ids, self.wide(ngram_ids(self._words.ngrams, texts))]
+        rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
+        return [ids, tf.zeros([rows, self.wide.classes])]
+
+    def named_ngrams(self, texts: Tensor) -> NamedNGrams:
+        """Return the n-grams that the wide path reads in texts, string `[batch]`."""
+        return named_ngrams(self._words.ngrams, texts)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
+
+    @property
+    def _has_wide(self) -> bool:
+        """True if the config asks for a wide path and the rows may have one."""
+        # Of two texts the tokens in both have types of their own, beside which n-grams of pairs do not help.
+        return self.config.wide and not self.text_pairs
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.wide = None
+
+    def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
+        if self.wide is None:
+            return None
+        if training:  # without the wide path
+            return np.broadcast_to(np.float32(0), (len(inputs), self.wide.classes))
+        from keras_selfattn.models.text.ngram_counts import wide_logits  # SciPy takes long
+
+        return wide_logits(self.wide, self._words.ngrams, inputs)
+
+    def _build_core(self, head: Head) -> keras.Model:
+        ids, x = member_outputs(self._member, getattr(self.config, "members", 1))  # [B, D]
+        if self.wide is None:
+            return keras.Model(ids, head.outputs(x), name="core")
+        wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
+        return keras.Model([ids, wide], head.outputs(x, wide, self._words.shares), name="core")
+
+
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TextClassifier(TextOrPairs, Classifier):
+class TextClassifier(TextModel, Classifier):
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved
@@ -73,7 +149,6 @@ class TextClassifier(TextOrPairs, Classifier):
     starting_point = staticmethod(starting_point)
     learns = "the vocabulary and the label names"
     returns = "a probability for each label"
-    encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
 
     def __init__(
         self,
@@ -88,7 +163,6 @@ class TextClassifier(TextOrPairs, Classifier):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, start=start, multi_label=multi_label, text_pairs=text_pairs, **kwargs)
-        self.wide: NGramLogits | None = None
         self._check_state(vocabulary, labels)
         if vocabulary is None and wide_features is not None:
             raise ConfigError("`wide_features` is of a model with `vocabulary` and `labels`.")
@@ -129,45 +203,11 @@ class TextClassifier(TextOrPairs, Classifier):
         model.start = begun
         return model
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        core = self.core
-        if _is_string(inputs):
-            return core(self.beside_wide(self._ids_of_strings(inputs), inputs), training=training)
-        whole = self.wide is None or isinstance(inputs, list | tuple | dict)
-        return core(inputs if whole else self.beside_wide(inputs), training=training)
-
-    def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:
-        """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
-
-        Args:
-            ids: token ids of the texts.
-            texts: string `[batch]`; without them the wide path's logits are zeros.
-        """
-        if self.wide is None:
-            return ids
-        if texts is not None:
-            return [ids, self.wide(ngram_ids(self._words.ngrams, texts))]
-        rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
-        return [ids, tf.zeros([rows, len(self.labels)])]
-
-    def named_ngrams(self, texts: Tensor) -> NamedNGrams:
-        """Return the n-grams that the wide path reads in texts, string `[batch]`."""
-        return named_ngrams(self._words.ngrams, texts)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
-
     def parts_beside(self) -> dict[str, str]:
-        wide = self.config.wide and not self.text_pairs
-        return {"wide path": "a linear model of hashed n-grams"} if wide else {}
-
-    def _forget(self) -> None:
-        super()._forget()
-        self.wide = None
+        return {"wide path": "a linear model of hashed n-grams"} if self._has_wide else {}
 
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
-        # Of two texts the tokens in both have types of their own, beside which n-grams of pairs do not help.
-        if self.config.wide and not self.text_pairs:
+        if self._has_wide:
             # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
             from keras_selfattn.models.text.ngram_fit import fitted
 
@@ -176,22 +216,6 @@ class TextClassifier(TextOrPairs, Classifier):
                 self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights_of_rows
             )
         return head
-
-    def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
-        if self.wide is None:
-            return None
-        if training:  # without the wide path
-            return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
-        from keras_selfattn.models.text.ngram_counts import wide_logits  # SciPy takes long
-
-        return wide_logits(self.wide, self._words.ngrams, inputs)
-
-    def _build_core(self, head: Head) -> keras.Model:
-        ids, x = member_outputs(self._member, getattr(self.config, "members", 1))  # [B, D]
-        if self.wide is None:
-            return keras.Model(ids, head.outputs(x), name="core")
-        wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
-        return keras.Model([ids, wide], head.outputs(x, wide, self._words.shares), name="core")
 
 
 def _is_string(inputs: Tensor) -> bool:
