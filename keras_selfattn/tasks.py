@@ -33,7 +33,7 @@ COLUMNS = (
     ),
     OptionSpec(
         "--label",
-        "Column with the labels, or with the numbers of a regression.",
+        "Column with the labels, or with the numbers of a regression; of scores also several, as in a,b.",
         metavar="COLUMN",
         without="label; of tagged tokens: labels",
     ),
@@ -59,6 +59,11 @@ OPTIONS = (
         without="128",
     ),
     OptionSpec("--no-wide", "Leave out the linear model of n-grams.", name="wide", switch=False),
+    OptionSpec(
+        "--bounded",
+        "Scores are in [0, 1]: learn them by cross-entropy, and answer there.",
+        switch=True,
+    ),
     OptionSpec(
         "--from",
         "Begin with a pretrained model's folder, such as BERT's or MiniLM's, or a run of "
@@ -303,7 +308,7 @@ def tasks_of(name: str) -> tuple[str, ...]:
 
     Example:
         >>> tasks_of("horizon"), tasks_of("members"), tasks_of("width")
-        (('forecast',), ('text', 'tokens'), ())
+        (('forecast',), ('text', 'tokens', 'score'), ())
     """
     return tuple(
         task.name
@@ -355,6 +360,12 @@ def _texts(path: Path, **columns: Any) -> LabelledRows:
     return read_table(path, **columns)
 
 
+def _scores(path: Path, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.scores import read_scores
+
+    return read_scores(path, **columns)
+
+
 def _images(path: Path, image_size: int | None) -> LabelledRows:
     from keras_selfattn.data.images import read_images
 
@@ -388,6 +399,9 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
 
 # On held-out rows two encoders were as good as one, or half a point better; each takes the same time again.
 _MEMBERS = {"members": 2}
+_OF_TEXTS = frozenset(
+    {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
+)
 _OF_TABLES = {"separator": None, "has_header": True}
 _FRAME_COLUMNS = {"row_id": None, "time": None, "time_format": None, "values": None, **_OF_TABLES}
 # If several tasks have the same ending, the first is the default.
@@ -399,9 +413,7 @@ TASKS = (
         files=".csv, .tsv, .jsonl, .parquet, .feather",
         learned="texts with labels",
         reading={"text": "text", "label": "label", "label_separator": None, **_OF_TABLES},
-        settings=frozenset(
-            {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
-        ),
+        settings=_OF_TEXTS,
         read=_texts,
         chosen=_MEMBERS,
         begins=True,
@@ -462,11 +474,24 @@ TASKS = (
         read=_forecast,
         target=NUMBERS,
     ),
+    Task(
+        name="score",
+        kind="TextRegressor",
+        endings=frozenset(),
+        files="only with --task",
+        learned="texts with a number each, or several",
+        reading={"text": "text", "label": "label", **_OF_TABLES},
+        settings=_OF_TEXTS | {"bounded"},
+        read=_scores,
+        chosen=_MEMBERS,
+        target=NUMBERS,
+        begins=True,
+    ),
 )
 FILES_BESIDES = (
     "With --task, tokens are read from .jsonl, .parquet, .feather, .iob and .txt files as well, and from "
     "texts with spans: doccano's and Prodigy's .jsonl, Label Studio's .json, brat's folders; texts from .txt "
-    "files in fastText's form; and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and "
-    ".npz files."
+    "files in fastText's form; scores from the tables that texts are read from; and series, regression and "
+    "forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files."
 )
 """The sentence of the help about files whose ending does not tell their task."""

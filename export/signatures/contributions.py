@@ -1,4 +1,4 @@
-"""The exact share of each n-gram of a text in the logits of a classifier with a wide path.
+"""The exact share of each n-gram of a text in the logits, or in the numbers, of a model with a wide path.
 
 Axes: B (texts), C (classes), K (known n-grams, once in each text), G (n-grams listed of a text).
 """
@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.heads.number_head import InUnits
+from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import KINDS
 
@@ -20,8 +21,11 @@ LISTED = 100
 _ROUNDED = 10
 
 
-def contributions(model: TextClassifier, wide: NGramLogits, texts: Tensor) -> dict[str, Tensor]:
+def contributions(model: TextModel, wide: NGramLogits, texts: Tensor) -> dict[str, Tensor]:
     """Return the n-grams of texts `[B]` that count most, and what they add to the logits.
+
+    Of a model of numbers in their own units, `logits` are what they add to the numbers, beside the mean of
+    the training rows.
 
     Returns:
         `ngrams`, string `[B, G]`, padded with ""; `kinds`, string `[B, G]`; `logits`, float32 `[B, G, C]`;
@@ -53,9 +57,12 @@ def contributions(model: TextClassifier, wide: NGramLogits, texts: Tensor) -> di
     }
 
 
-def _factor(model: TextClassifier) -> Tensor:
-    """Return the weight of the wide path's logits in those that the probabilities are computed from."""
+def _factor(model: TextModel) -> Tensor:
+    """Return the weight of the wide path in the logits of probabilities, `[]`, or in the numbers, `[C]`."""
     share = tf.convert_to_tensor(model.core.get_layer("mixture").shares)[1]
+    numbers = [layer for layer in model.core.layers if isinstance(layer, InUnits)]
+    if numbers:
+        return share * tf.constant(numbers[0].deviation, tf.float32)
     return share / tf.convert_to_tensor(model.core.get_layer("probabilities").temperature)
 
 

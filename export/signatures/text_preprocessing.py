@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import TextClassifier, TextEncoder
+from keras_selfattn.models import TextEncoder
+from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.explanation import explained_tokens
 from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
@@ -31,7 +32,7 @@ _MOST_TOKENS = 64
 class TextFront(RawFront):
     """Preprocess raw text for a text model's core: token ids, and logits of the wide path if there is one."""
 
-    def __init__(self, model: TextClassifier) -> None:
+    def __init__(self, model: TextModel) -> None:
         super().__init__(model)
         self._model, self._tokenizer = model, model.tokenizer
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
@@ -118,7 +119,7 @@ class _PieceFront(RawFront):
         model: it has a tokenizer of pieces.
     """
 
-    def __init__(self, model: TextEncoder | TextClassifier) -> None:
+    def __init__(self, model: TextEncoder | TextModel) -> None:
         super().__init__(model)
         self._tokenizer = tokenizer = model.tokenizer
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
@@ -145,7 +146,7 @@ class _PieceFront(RawFront):
 class PieceFront(_PieceFront):
     """Preprocess raw text for a fine-tuned encoder: ids, and logits of the wide path if there is one."""
 
-    def __init__(self, model: TextClassifier) -> None:
+    def __init__(self, model: TextModel) -> None:
         super().__init__(model)
         self._model = model
 
@@ -189,16 +190,14 @@ class VectorFront(_PieceFront):
         }
 
 
-@front_of(TextClassifier)
-def _text_front(model: TextClassifier) -> RawFront:
+@front_of(TextModel)
+def _text_front(model: TextModel) -> RawFront:
     if model.row_kind == TEXT_PAIRS:
         return PairFront(model)
     return (PieceFront if model.fine_tuned else TextFront)(model)
 
 
-def _contributions(
-    graphs: Graphs, model: TextClassifier, requests: Sequence[Request]
-) -> dict[str, Signature]:
+def _contributions(graphs: Graphs, model: TextModel, requests: Sequence[Request]) -> dict[str, Signature]:
     """Return the signature that says what n-grams add to the logits, if the model has a wide path."""
     wide = model.wide
     if wide is None:
@@ -207,7 +206,7 @@ def _contributions(
     return {"contributions": Signature(function, requests[:3])}
 
 
-def _check_wide(model: TextClassifier) -> None:
+def _check_wide(model: TextModel) -> None:
     if model.wide is not None:
         raise ExportError(
             "The model has a wide path (`wide=True`): a linear model of hashed n-grams of the text, which "

@@ -83,12 +83,18 @@ def confusion_figure(labels: Sequence[str], counts: np.ndarray, title: str = "Co
     return Confusion(title, list(labels), list(cells), counts.sum(axis=1).tolist())
 
 
-def scatter(true: np.ndarray, predicted: np.ndarray) -> Chart:
-    """Return predicted against true numbers, float `[numbers]` each; of many, evenly spread ones."""
+def scatter(true: np.ndarray, predicted: np.ndarray, which: str = "") -> Chart:
+    """Return predicted against true numbers, float `[numbers]` each; of many, evenly spread ones.
+
+    Args:
+        true: the true numbers.
+        predicted: the model's.
+        which: numbers they are, for the title.
+    """
     chosen = np.unique(np.linspace(0, len(true) - 1, min(len(true), _MOST_POINTS)).astype(int))
     line = Line("", true[chosen].tolist(), predicted[chosen].tolist(), dots=True)
     some = f" ({len(chosen):,} of {len(true):,})" if len(chosen) < len(true) else ""
-    return Chart(f"Predicted against true{some}", "true", "predicted", [line], diagonal=True)
+    return Chart(f"Predicted against true{which}{some}", "true", "predicted", [line], diagonal=True)
 
 
 def residuals(errors: np.ndarray) -> Histogram:

@@ -5,10 +5,14 @@ from keras_selfattn.extras import importing, require
 require("train", __name__)
 
 with importing("train", __name__):
-    from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
+    from keras_selfattn.models.config import ImageConfig, ScoreConfig, TextConfig, TokenConfig
     from keras_selfattn.models.images.classifier import ImageClassifier
     from keras_selfattn.models.loading import load
-    from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig, FineTunedTokenConfig
+    from keras_selfattn.models.pretrained.fine_tuning_config import (
+        FineTunedConfig,
+        FineTunedScoreConfig,
+        FineTunedTokenConfig,
+    )
     from keras_selfattn.models.pretrained.keras_hub_backbones import from_keras_hub
     from keras_selfattn.models.pretrained.text_encoder import TextEncoder
     from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
@@ -16,16 +20,19 @@ with importing("train", __name__):
     from keras_selfattn.models.series.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
     from keras_selfattn.models.text.classifier import TextClassifier
     from keras_selfattn.models.text.masked_model import MaskedTokenModel
+    from keras_selfattn.models.text.regressor import TextRegressor
     from keras_selfattn.models.tokens.classifier import TokenClassifier
 
 __all__ = [
     "FineTunedConfig",
+    "FineTunedScoreConfig",
     "FineTunedTokenConfig",
     "ForecastConfig",
     "ImageClassifier",
     "ImageConfig",
     "MaskedTokenModel",
     "PretrainedConfig",
+    "ScoreConfig",
     "SeriesClassifier",
     "SeriesClassifierConfig",
     "SeriesConfig",
@@ -34,6 +41,7 @@ __all__ = [
     "TextClassifier",
     "TextConfig",
     "TextEncoder",
+    "TextRegressor",
     "TokenClassifier",
     "TokenConfig",
     "from_keras_hub",

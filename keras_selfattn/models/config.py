@@ -156,6 +156,30 @@ class TextConfig(EncoderConfig):
 
 
 @dataclass(frozen=True)
+class ScoreConfig(TextConfig):
+    """Config of a `TextRegressor`: the fields of `TextConfig`, and this one. Every default works.
+
+    Args:
+        bounded: True if scores are in [0, 1]: they are learned by cross-entropy instead of squared error, and
+            the answers are there, too.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> ScoreConfig(bounded=True).wide
+        True
+    """
+
+    bounded: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag("bounded", self.bounded)
+
+
+@dataclass(frozen=True)
 class ImageConfig(EncoderConfig):
     """Config of an `ImageClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 

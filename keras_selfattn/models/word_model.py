@@ -119,6 +119,10 @@ class WordModel(RawModel, Generic[WordsT]):
         """Raise ConfigError for a vocabulary without labels, with a start, or the reverse."""
         if (vocabulary is None) != (labels is None):
             raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
+        self._check_one_beginning(vocabulary)
+
+    def _check_one_beginning(self, vocabulary: Sequence[str] | None) -> None:
+        """Raise ConfigError for a vocabulary with a start."""
         if vocabulary is not None and self.start is not None:
             raise ConfigError(
                 "`start` is of a model before training, without `vocabulary`. Leave one of them out."

@@ -12,6 +12,7 @@ NAMES = {
     "accuracy_of_the_commonest": "accuracy of always the commonest",
 }
 """Names of figures that are not their own words."""
+_WITHIN = {"r_squared": "R²", "pearson": "Pearson", "spearman": "Spearman"}
 _SHARES = frozenset({"accuracy", "accuracy_of_the_commonest", "calibration_error"})
 
 
@@ -22,8 +23,14 @@ def name_in_words(name: str) -> str:
 
         >>> name_in_words("macro_f1"), name_in_words("mean_absolute_error")
         ('macro F1', 'mean absolute error')
+        >>> name_in_words("r_squared_of_ridge")
+        'R² of ridge'
     """
-    return NAMES.get(name, name.replace("_", " "))
+    if name in NAMES:
+        return NAMES[name]
+    for part, words in _WITHIN.items():
+        name = name.replace(part, words)
+    return name.replace("_", " ")
 
 
 def value_in_words(name: str, value: float) -> str:

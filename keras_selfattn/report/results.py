@@ -24,9 +24,12 @@ from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
+from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
+from keras_selfattn.report.figure_names import name_in_words
 from keras_selfattn.report.sections import Figure, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
+_SCATTERED = 6  # scores of a row with a picture of their own
 _LETTERS = 200  # of a label in the table of all
 _FIRST_PAIRS, _FIRST_LETTERS = 3, 40  # of the pairs at the top of the page, and of a label there
 _MEANING = (
@@ -86,6 +89,31 @@ def _of_numbers(figures: NumberReport, found: Evaluation | None) -> list[Any]:
         answers = {"the model": predicted, **found.baselines}
         pictures.append(errors_by_step({name: each - true for name, each in answers.items()}))
     return [table, *pictures]
+
+
+@answer_blocks.register
+def _of_scores(figures: ScoreReport, found: Evaluation | None) -> list[Any]:
+    several = len(figures.scores["model"]) > 1
+    header = ["answers of", *(["score"] if several else []), *map(name_in_words, ScoreFigures._fields)]
+    rows = [
+        ["the model" if answers == "model" else answers, *([place] if several else []), *map(_known, each)]
+        for answers, place, *each in figures.lines()
+    ]
+    table = Table("Figures of the scores; errors in their units", header, rows)
+    if found is None:
+        return [table]
+    true = np.asarray(found.head.encoded(found.rows.targets), float)  # [rows, numbers]
+    predicted = np.asarray(found.outputs, float)
+    pictures: list[Any] = []
+    for place in range(min(true.shape[1], _SCATTERED)):
+        which = f" of score {place + 1}" if several else ""
+        pictures.append(scatter(true[:, place], predicted[:, place], which))
+    return [table, *pictures, residuals((predicted - true).ravel())]
+
+
+def _known(figure: float) -> Any:
+    """Return a figure, or a dash for one that is not defined."""
+    return "–" if np.isnan(figure) else figure
 
 
 @singledispatch

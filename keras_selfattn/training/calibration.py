@@ -1,18 +1,20 @@
-"""Calibration of probabilities: a temperature, or the shares of two paths, fitted on held-out rows."""
+"""Calibration on held-out rows: of probabilities by a temperature, of two paths by their shares."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize, minimize_scalar, nnls
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability, reliability
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.heads.label_rules import largest
+from keras_selfattn.models.heads.number_head import InUnits, NumbersHead
 from keras_selfattn.models.heads.probabilities import Mixture, Probabilities
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.rows.targets import NUMBERS
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
@@ -36,12 +38,12 @@ def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
         rows: held-out rows, none of them trained on.
 
     Returns:
-        The temperature, from 0.1 to 10, or None if nothing was set.
+        The temperature, from 0.1 to 10, or None if nothing was set; 1 where shares were.
 
     Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2; Platt 1999,
     "Probabilistic Outputs for Support Vector Machines", section 2.2.
     """
-    fit = Calibration(model, rows)
+    fit = calibration_of(model, rows)
     return fit.set() if fit.possible else None
 
 
@@ -56,6 +58,12 @@ def copy_calibration(source: RawModel, target: RawModel) -> None:
     for layer in source.core.layers:
         if isinstance(layer, Probabilities | Mixture):
             target.core.get_layer(layer.name).set_weights(layer.get_weights())
+
+
+def calibration_of(model: RawModel, rows: LabelledRows, weights: Any = None) -> "Calibration | NumberShares":
+    """Return the fit for a model: of its probabilities, or of the shares of two paths to numbers."""
+    in_units = any(isinstance(layer, InUnits) for layer in model.core.layers)
+    return (NumberShares if in_units else Calibration)(model, rows, weights)
 
 
 class Calibration:
@@ -78,6 +86,7 @@ class Calibration:
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
+        self._of_scores = model.head.target_kind == NUMBERS
         self.effect: CalibrationEffect | None = None
         self.possible = self._probabilities is not None and self._count >= _FEWEST
         if not self.possible:
@@ -106,15 +115,17 @@ class Calibration:
         self.effect = self._compared(logits, logits / temperature)
         return temperature
 
-    def set_shares(self) -> tuple[float, float]:
+    def set_shares(self) -> dict[str, float]:
         """Fit and set the shares of the two paths; return the loss and accuracy of both together."""
         deep, wide, shares, loss = self._set_shares()
+        if self._of_scores:
+            return {"loss": loss}
         logits = shares[0] * deep + shares[1] * wide
         if not self._probabilities.exclusive:
             right = np.mean((logits > 0) == (self._targets > 0), axis=-1)
         else:
             right = largest(logits) == self._targets
-        return loss, float(np.average(right, weights=self._weights))
+        return {"loss": loss, "accuracy": float(np.average(right, weights=self._weights))}
 
     @property
     def mixes(self) -> bool:
@@ -136,7 +147,9 @@ class Calibration:
         self._mixture.shares.assign(shares)
         return deep, wide, shares, float(found.fun)
 
-    def _compared(self, before: np.ndarray, after: np.ndarray) -> CalibrationEffect:
+    def _compared(self, before: np.ndarray, after: np.ndarray) -> CalibrationEffect | None:
+        if self._of_scores:  # which are not right or wrong
+            return None
         return CalibrationEffect(self._reliability(before), self._reliability(after))
 
     def _reliability(self, logits: np.ndarray) -> Reliability:
@@ -184,21 +197,86 @@ class Calibration:
         return float(np.average(of_rows, weights=self._weights))
 
 
+class NumberShares:
+    """The fit of the shares of attention and of a wide path that predict the same numbers, by least squares.
+
+    Args:
+        model: a model that has seen rows.
+        rows: none of them trained on.
+        weights: of the rows, as in training; by default all the same.
+
+    Attributes:
+        possible: True if there are two paths, and enough rows.
+        effect: None: there are no probabilities.
+    """
+
+    effect: CalibrationEffect | None = None
+
+    def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
+        self._model, self._head = model, cast(NumbersHead, model.head)
+        layers = {type(layer): layer for layer in model.core.layers}
+        self._mixture: Any = layers.get(Mixture)
+        count = len(rows) if weights is None else int(np.count_nonzero(weights))
+        self.possible = self._mixture is not None and count >= max(_FEWEST, self._mixture.first.rows)
+        if not self.possible:
+            return
+        self._targets = self._standardised(model.head.encoded(rows.targets))
+        self._weights = np.ones(len(rows)) if weights is None else np.asarray(weights)
+        # Computed once: only attention changes from epoch to epoch.
+        self._batches = model.batches(Rows(model.read_inputs(rows.inputs), []), _PREDICT_BATCH)
+        self._wide: np.ndarray | None = None
+
+    @property
+    def mixes(self) -> bool:
+        """True if shares are fitted."""
+        return self.possible
+
+    def set(self) -> float:
+        """Set the shares; return 1, the temperature of numbers."""
+        self.set_shares()
+        return 1.0
+
+    def set_shares(self) -> dict[str, float]:
+        """Fit and set the shares of the two paths, at least 0; return the figures of both together."""
+        if self._wide is None:
+            self._wide = self._path([0.0, 1.0])
+        deep, wide = self._path([1.0, 0.0]), self._wide  # [B, N]
+        root = np.sqrt(self._weights)[:, None]
+        paths = np.stack([(root * deep).ravel(), (root * wide).ravel()], axis=1)
+        finite = np.isfinite(paths).all()
+        shares = nnls(paths, (root * self._targets).ravel())[0] if finite else np.array([1.0, 0.0])
+        self._mixture.shares.assign(shares)
+        error = shares[0] * deep + shares[1] * wide - self._targets
+        absolute = np.abs(error) * self._head.deviation
+        return {
+            "loss": float(np.average((error**2).mean(axis=1), weights=self._weights)),
+            "mean_absolute_error": float(absolute.mean()),
+        }
+
+    def _path(self, shares: list[float]) -> np.ndarray:
+        self._mixture.shares.assign(shares)
+        return self._standardised(self._model.predict_batches(self._batches, verbose=0))
+
+    def _standardised(self, numbers: Any) -> np.ndarray:
+        """Return numbers as deviations from the mean, float64 `[B, N]`."""
+        return (np.asarray(numbers, np.float64) - self._head.mean) / self._head.deviation
+
+
 class SharesFitted(keras.callbacks.Callback):
     """Fit the shares of a model's two paths after each epoch, and report both paths together.
 
-    Their loss replaces `val_loss`, and their accuracy replaces `val_accuracy`, if it is monitored. So the
-    best epoch and the stop depend on both paths together.
+    Their loss replaces `val_loss`, and their accuracy or absolute error replaces that of the epoch, if it is
+    monitored. So the best epoch and the stop depend on both paths together.
 
     Args:
         fit: of the model in training.
     """
 
-    def __init__(self, fit: Calibration) -> None:
+    def __init__(self, fit: Calibration | NumberShares) -> None:
         super().__init__()
         self._fit = fit
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
-            loss, accuracy = self._fit.set_shares()
-            logs |= {"val_loss": loss} | ({"val_accuracy": accuracy} if "val_accuracy" in logs else {})
+            found = {f"val_{name}": value for name, value in self._fit.set_shares().items()}
+            logs |= {name: value for name, value in found.items() if name in logs or name == "val_loss"}

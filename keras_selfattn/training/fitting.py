@@ -20,9 +20,9 @@ from keras_selfattn.models.core.ensemble import copy_member
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.training.calibration import (
-    Calibration,
     CalibrationEffect,
     SharesFitted,
+    calibration_of,
     copy_calibration,
     has_two_paths,
 )
@@ -129,7 +129,7 @@ def fit_with_validation(
     head = _adapt(model, rows, config)
     # Weighted as in training, otherwise another epoch would be best.
     weights = _row_weights(head, rows.targets, validation, config)
-    calibration = Calibration(model, validation, weights)
+    calibration = calibration_of(model, validation, weights)
     validation_data = (validation.inputs, validation.targets, weights)
     # Few texts and a pretrained encoder: pairs of rows, and no epoch is measured. Else steps on the labels,
     # with the shares of a second path fitted after each epoch, and the best epoch or the last one kept.

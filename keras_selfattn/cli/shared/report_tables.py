@@ -1,5 +1,6 @@
 """Print a model's figures as tables on the terminal."""
 
+import math
 from collections.abc import Sequence
 from functools import singledispatch
 
@@ -12,6 +13,7 @@ from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.report import ClassReport
+from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 
 # More classes than this do not fit a terminal as a matrix, nor help as one.
@@ -64,6 +66,19 @@ def _of_numbers(figures: NumberReport, split: str) -> None:
     table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
     for name, errors in {"the model": figures.errors, **figures.baselines}.items():
         table.add_row(name, f"{errors.absolute:.4g}", f"{errors.squared:.4g}")
+    console.print(table)
+
+
+@print_report.register
+def _of_scores(figures: ScoreReport, split: str) -> None:
+    """Print the figures of each score beside those of the baselines."""
+    several = len(figures.scores["model"]) > 1
+    numeric = (*(["score"] if several else []), *map(name_in_words, ScoreFigures._fields))
+    table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
+    for answers, place, *each in figures.lines():
+        shown = ["–" if math.isnan(value) else f"{value:.4g}" for value in each]
+        name = "the model" if answers == "model" else answers
+        table.add_row(name, *([str(place)] if several else []), *shown)
     console.print(table)
 
 

@@ -155,6 +155,31 @@ class FineTunedConfig(FineTuningConfig):
 
 
 @dataclass(frozen=True)
+class FineTunedScoreConfig(FineTunedConfig):
+    """Config of a `TextRegressor` with a pretrained encoder: the fields of `FineTunedConfig`, and this one.
+
+    Args:
+        bounded: True if scores are in [0, 1], as in `ScoreConfig`.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> FineTunedScoreConfig(width=32, vocabulary_size=100, positions=64, max_tokens=64).bounded
+        False
+    """
+
+    bounded: bool = False
+
+    free: ClassVar[frozenset[str]] = FineTunedConfig.free | {"bounded"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag("bounded", self.bounded)
+
+
+@dataclass(frozen=True)
 class FineTunedTokenConfig(FineTuningConfig):
     """Config of a `TokenClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
 

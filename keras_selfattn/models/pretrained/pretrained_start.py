@@ -12,6 +12,7 @@ from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
+    FineTunedScoreConfig,
     FineTunedTokenConfig,
     FineTuningConfig,
     MaskedPiecesConfig,
@@ -61,7 +62,7 @@ class EncoderStart(ABC):
         self.path, self._kind = str(path), kind
         self.encoder_config, self.tokenizer = config, tokenizer
         self._fields = config.to_dict()
-        if kind is FineTunedConfig:
+        if issubclass(kind, FineTunedConfig):
             self._fields |= {"hidden_head": None, "hidden_bias": True, "hidden_norm": False}
         if kind is MaskedPiecesConfig:
             span = min(MaskedPiecesConfig.training_span, config.positions)
@@ -185,7 +186,7 @@ class PretrainedStart(EncoderStart):
         guessing = _guessing(self._family, config, self._folder.config) if kind is MaskedPiecesConfig else {}
         super().__init__(path, kind, config, tokenizer, guessing)
         self._head: FolderHead | ConfigError | None = None
-        if kind is FineTunedConfig:
+        if issubclass(kind, FineTunedConfig):
             self._head = _head_if_any(self._folder, self._family)
             if isinstance(self._head, FolderHead):
                 self._fields = {**self._fields, **self._head.settings}
@@ -241,6 +242,8 @@ class PretrainedStart(EncoderStart):
             return ""
         if isinstance(self._head, ConfigError):
             return ", and a new head"
+        if issubclass(self._kind, FineTunedScoreConfig):
+            return ", the hidden layer of its head, and a new output layer"
         several = may_bear_several(targets)
         labels = sorted({name for target in targets for name in (target if several else [target])})
         if self._head_for(MultiLabelHead(labels) if several else ClassHead(labels)):

@@ -31,6 +31,7 @@ _FREE = frozenset(
         "training_span",
         "members",
         "wide",
+        "bounded",
     }
 )
 
@@ -41,6 +42,7 @@ class StartingModel:
     Args:
         path: its `.keras` file, or run folder: of `pretrain`, or of a text classifier.
         model: that of the file.
+        kind: the config of the model that begins with it.
 
     Attributes:
         path: as given.
@@ -50,8 +52,8 @@ class StartingModel:
         RunError: if it is not a model of text that learned its own words.
     """
 
-    def __init__(self, path: Any, model: keras.Model) -> None:
-        self.path = str(path)
+    def __init__(self, path: Any, model: keras.Model, kind: type[TextConfig] = TextConfig) -> None:
+        self.path, self._kind = str(path), kind
         if isinstance(model, RawModel) and isinstance(model.config, FineTunedConfig):
             raise RunError(
                 f"{path} was fine-tuned from a pretrained encoder. Begin with that encoder's folder, which "
@@ -73,8 +75,9 @@ class StartingModel:
         return self._model.tokenizer.vocabulary
 
     def foreign(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the given fields that a `TextConfig` does not have."""
-        return [name for name in given if name not in self._model.config.to_dict()]
+        """Return the given fields that its kind of config does not have."""
+        known = {field.name for field in dataclasses.fields(self._kind)}
+        return [name for name in given if name not in known]
 
     def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a config that must change, by name, with their required values."""
@@ -87,17 +90,18 @@ class StartingModel:
         Raises:
             ConfigError: for a field that contradicts the weights.
         """
-        fields = dict(given) if isinstance(given, Mapping) else differing(checked_config(TextConfig, given))
+        fields = dict(given) if isinstance(given, Mapping) else differing(checked_config(self._kind, given))
         for name in self.foreign(fields):
             raise ConfigError(
-                f"`{name}` is not a field of TextConfig. {self.path} is a model of text: leave it out."
+                f"`{name}` is not a field of {self._kind.__name__}. {self.path} is a model of text: leave it "
+                "out."
             )
         for name, bound in self.contradicted(fields).items():
             raise ConfigError(
                 f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "
                 f"{fields[name]!r}: leave it out, or pretrain with it."
             )
-        return TextConfig(**{**fields, **self._bound()})
+        return self._kind(**{**fields, **self._bound()})
 
     def copy_to(self, core: keras.Model, _head: Head) -> None:
         """Copy this model's weights, of all layers from ids to positions, to each encoder of a core."""
@@ -132,12 +136,15 @@ class StartingModel:
         return [layer for layer in body.layers if layer.weights]
 
 
-def starting_point(path: Any, kind: Any = FineTunedConfig) -> StartingModel | EncoderStart:
+def starting_point(
+    path: Any, kind: Any = FineTunedConfig, learned: type[TextConfig] = TextConfig
+) -> StartingModel | EncoderStart:
     """Return the start of a text model: a pretrained model, or one that this library trained.
 
     Args:
         path: a pretrained model's folder, a run folder or a `.keras` file; or a start, which is returned.
         kind: the config of a model that begins with a pretrained one.
+        learned: the config of a model that begins with one of this library.
     """
     if isinstance(path, StartingModel | EncoderStart):
         return path
@@ -146,4 +153,4 @@ def starting_point(path: Any, kind: Any = FineTunedConfig) -> StartingModel | En
     model = load_file(path)
     if isinstance(getattr(model, "config", None), MaskedPiecesConfig):
         return AdaptedStart(path, kind, model)
-    return StartingModel(path, model)
+    return StartingModel(path, model, learned)

@@ -208,7 +208,7 @@ def test_rows_of_several_labels_have_a_wide_path_too(labels):
 def test_shares_are_those_that_make_held_out_labels_likeliest(trained):
     rows = LabelledRows(TEXTS, LABELS, "made up")
     fit = Calibration(trained, rows)
-    best, accuracy = fit.set_shares()
+    best, accuracy = fit.set_shares().values()
     found = trained.predict(TEXTS, verbose=0).argmax(axis=1)
     assert accuracy == np.mean(
         [trained.labels[place] == label for place, label in zip(found, LABELS, strict=True)]

@@ -1,0 +1,112 @@
+"""Texts with a score each, or several, from the columns of tables."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.formats.plain_numbers import bare, number_of
+from keras_selfattn.data.formats.records import Record
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.texts import read_columns, texts_of
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.targets import NUMBERS
+from keras_selfattn.rows.texts import TEXTS
+
+
+def read_scores(
+    path: str | Path,
+    text: str = "text",
+    label: str | Sequence[str] = "label",
+    *,
+    separator: str | None = None,
+    has_header: bool = True,
+) -> LabelledRows:
+    """Read a text column and one or several columns of numbers; the files are those of `read_table`.
+
+    A number is written with a point, in ASCII. In JSON Lines or Parquet a cell may be a list of numbers.
+
+    Args:
+        path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet` or `.feather` file.
+        text: name of the column with the texts; its number, such as "2", without a header.
+        label: name of the column with the scores, or several with commas between them, or a list of names.
+        separator: the separator of columns, as for `records.iter_records`.
+        has_header: False if the first line is a row.
+
+    Raises:
+        ConfigError: for an invalid `separator`; for no column, or one named twice.
+        DataError: as for `read_table`; for a score that is missing, no number or not finite, with its line
+            and value; for rows with different counts of scores.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "essays.csv")
+        ...     _ = file.write_text("text,style,content\\ngood,4.5,3\\nbad,1,2\\n")
+        ...     rows = read_scores(file, label="style,content")
+        >>> [target.tolist() for target in rows.targets]
+        [[4.5, 3.0], [1.0, 2.0]]
+    """
+    file = Path(path)
+    hint = " Name those with `text` (--text) and `label` (--label)."
+    form: dict[str, Any] = {"separator": separator, "has_header": has_header}
+    records = read_columns(file, (text,), hint, **form)
+    names = _names(label, records)
+    records = read_columns(file, (text, *names), hint, **form)
+    texts = texts_of(file, text, records)
+    scores = [_scores(file, names, each) for each in records]
+    for (line, _), row in zip(records, scores, strict=True):
+        if len(row) != len(scores[0]):
+            raise DataError(
+                f"{file}: line {line} has {len(row)} scores, line {records[0][0]} has {len(scores[0])}. Give "
+                "the same number of scores to each text."
+            )
+    where = [line for line, _ in records]
+    return LabelledRows(texts, scores, str(file), where, kind=TEXTS, target_kind=NUMBERS)
+
+
+def _names(label: str | Sequence[str], records: Sequence[Record]) -> list[str]:
+    """Return the names of the columns with scores."""
+    if isinstance(label, str):
+        alone = any(label in record for _, record in records)
+        names = [label] if alone else [bare(name) for name in label.split(",")]
+    else:
+        names = list(ordered_rows(label))
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ConfigError(
+            "`label` (--label) must name a column of scores, or several that differ, with commas between "
+            f"them. Received {label!r:.80}."
+        )
+    return names
+
+
+def _scores(file: Path, names: Sequence[str], record: Record) -> np.ndarray:
+    """Return the scores of a line, float64 `[N]`, those of lists one after the other."""
+    line, cells = record
+    found: list[float] = []
+    for name in names:
+        cell = cells.get(name)
+        if isinstance(cell, np.ndarray):
+            cell = cell.tolist()
+        values = cell if isinstance(cell, list) and cell else [cell]
+        found += [_score(f"{file}: the {name!r} in line {line}", value) for value in values]
+    return np.array(found, np.float64)
+
+
+def _score(place: str, value: Any) -> float:
+    number = None if isinstance(value, bool | np.bool_) else number_of(value)
+    with np.errstate(over="ignore"):
+        if number is not None and np.isfinite(np.float32(number)):
+            return number
+    missing = value is None or (isinstance(value, str) and not bare(value))
+    if missing or (isinstance(value, float) and math.isnan(value)):
+        raise DataError(f"{place} is missing. Give the text a score, or leave its row out.")
+    hint = " Write decimals with a point." if isinstance(value, str) and "," in value else ""
+    raise DataError(
+        f"{place} must be a score, a finite number. Received {value!r:.60}.{hint} Names of classes are "
+        "learned with the task text (--task text)."
+    )

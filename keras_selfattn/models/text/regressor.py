@@ -1,0 +1,133 @@
+"""A regressor of raw text that carries its vocabulary: a score for a text, or several.
+
+Axes: N (numbers of a row).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import keras
+import numpy as np
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.models.config import ScoreConfig
+from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.heads.number_head import NumbersHead
+from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
+from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedScoreConfig
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
+from keras_selfattn.models.text.classifier import TextModel
+from keras_selfattn.models.text.ngram_linear import NGramLogits
+from keras_selfattn.models.text.starting_model import StartingModel, starting_point
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class TextRegressor(TextModel):
+    """Self-attention model from raw strings to one or several numbers each, in the units of the targets.
+
+    The first `fit` learns the vocabulary from its rows (or call `adapt`); it is saved in the `.keras` file.
+    Beside attention, a ridge regression of n-grams is fitted (with `bounded`, a logistic regression). The
+    prediction is a weighted mean of both, whose weights `training.train` fits on held-out rows. `compile()`
+    without arguments sets Adam (`training.FineTuningAdamW` for a pretrained encoder) and squared error in
+    deviations of the targets; or cross-entropy with `bounded`.
+
+    Args:
+        config: the model's settings; a `ScoreConfig` or the dict of one; with a pretrained model's folder,
+            the fields of a `FineTunedScoreConfig` that the folder does not determine.
+        vocabulary: tokens in the order of their ids; left out before training.
+        mean: of each number in the training rows; left out before training.
+        deviation: standard deviation of each; left out before training.
+        wide_features: the number of n-grams of the wide path; left out before training.
+        start: the model whose vocabulary and weights this one starts from, as for `TextClassifier`.
+
+    Call arguments:
+        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
+        training: dropout acts only if True.
+
+    Returns:
+        float32 `[batch, numbers]`; in [0, 1] with `bounded`.
+
+    Raises:
+        ConfigError: for a field of the config out of range.
+        DataError: for rows that cannot train a regressor, such as targets of one value only.
+
+    Example:
+
+        >>> model = TextRegressor(ScoreConfig(width=8, num_layers=1, num_heads=2))
+        >>> model.compile()
+        >>> texts, stars = ["good", "fine", "so", "poor"] * 8, [5.0, 4.0, 3.0, 1.0] * 8
+        >>> _ = model.fit(texts, stars, epochs=1, verbose=0)
+        >>> model.predict(["good film"], verbose=0).shape
+        (1, 1)
+    """
+
+    config_type = ScoreConfig
+    tuned_config_type = FineTunedScoreConfig
+    starting_point = staticmethod(partial(starting_point, kind=FineTunedScoreConfig, learned=ScoreConfig))
+    learns = "the vocabulary, and mean and deviation of the targets"
+    returns = "numbers in the units of the targets"
+
+    def __init__(
+        self,
+        config: ScoreConfig | FineTunedScoreConfig | dict[str, Any] | None = None,
+        *,
+        vocabulary: Sequence[str] | None = None,
+        mean: Sequence[float] | None = None,
+        deviation: Sequence[float] | None = None,
+        wide_features: int | None = None,
+        start: str | Path | StartingModel | EncoderStart | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, start=start, **kwargs)
+        if len({value is None for value in (vocabulary, mean, deviation)}) != 1:
+            raise ConfigError("`vocabulary`, `mean` and `deviation` go together. Give all of them or none.")
+        self._check_one_beginning(vocabulary)
+        if vocabulary is None and wide_features is not None:
+            raise ConfigError("`wide_features` is of a model with `vocabulary`, `mean` and `deviation`.")
+        if vocabulary is not None and mean is not None and deviation is not None:
+            self.tokenizer = self._words.tokenizer_of(vocabulary)
+            head = self.head_type(None)(mean, deviation)
+            if wide_features is not None:
+                self.wide = NGramLogits(wide_features, len(head.mean), False, name="wide")
+            self._assemble(head)
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        advised = super().advised_training(rows)
+        return {name: value for name, value in advised.items() if name != "label_smoothing"}
+
+    def parts_beside(self) -> dict[str, str]:
+        kind = "logistic" if self.config.bounded else "ridge"
+        return {"wide path": f"a {kind} regression of hashed n-grams"} if self.config.wide else {}
+
+    def baselines(self, x: Any) -> dict[str, np.ndarray]:
+        """Return the mean of the training targets, and the predictions of the wide path alone, if any."""
+        inputs = self.read_inputs(x)
+        head = cast(NumbersHead, self.head)
+        found = {"mean of training": np.tile(np.asarray(head.mean), (len(inputs), 1))}
+        wide = self._side_inputs(inputs, training=False)
+        if wide is None:
+            return found
+        if self.config.bounded:
+            return {**found, "logistic regression": (1 + np.tanh(wide / 2)) / 2}  # exp would overflow
+        return {**found, "ridge": wide * np.asarray(head.deviation) + np.asarray(head.mean)}
+
+    def head_type(self, y: Any) -> type[ScoreHead]:
+        return BoundedScoreHead if self.config.bounded else ScoreHead
+
+    def _fit_linear(self, rows: Rows, head: Head) -> Head:
+        if self.config.wide:
+            # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
+            from keras_selfattn.models.text.ngram_scores import fitted
+
+            numbers = cast(NumbersHead, head)
+            targets = np.stack(rows.targets)  # [rows, N]
+            bounded = self.config.bounded
+            if not bounded:
+                targets = (targets - numbers.mean) / numbers.deviation
+            self.wide = fitted(
+                self._words.ngrams, rows.inputs, targets, rows.weights_of_rows, bounded=bounded
+            )
+        return head
