@@ -11,7 +11,11 @@ with importing("train", __name__):
         TextClassifierEstimator,
     )
     from keras_selfattn.estimators.labeller import TokenClassifierEstimator
-    from keras_selfattn.estimators.regressors import SeriesForecasterEstimator, SeriesRegressorEstimator
+    from keras_selfattn.estimators.regressors import (
+        SeriesForecasterEstimator,
+        SeriesRegressorEstimator,
+        TextRegressorEstimator,
+    )
 
 __all__ = [
     "ImageClassifierEstimator",
@@ -19,5 +23,6 @@ __all__ = [
     "SeriesForecasterEstimator",
     "SeriesRegressorEstimator",
     "TextClassifierEstimator",
+    "TextRegressorEstimator",
     "TokenClassifierEstimator",
 ]

@@ -1,4 +1,4 @@
-"""Calls by task: a label for a row, a label for each position, attention weights.
+"""Calls by task: a label for a row, a label for each position, scores, attention weights.
 
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
@@ -15,7 +15,15 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from ..wire.signature_names import CLASSES, DEFAULT_SIGNATURE, EMBEDDING, LABEL, PROBABILITIES, SCORE
+from ..wire.signature_names import (
+    CLASSES,
+    DEFAULT_SIGNATURE,
+    EMBEDDING,
+    LABEL,
+    PREDICTIONS,
+    PROBABILITIES,
+    SCORE,
+)
 from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
 from .inputs import Inputs, serialized_example
 from .model_metadata import ModelMetadata, TensorSpec
@@ -61,6 +69,13 @@ class TaskCalls:
         for part in parts:
             self._check(part, part[LABEL].shape == part[SCORE].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
+
+    def score(self, values: Inputs, which: Version) -> Steps[np.ndarray]:
+        """The number of each row, or its numbers."""
+        lack = "without scores"
+        parts = yield from self._parts(_rows_of(values), DEFAULT_SIGNATURE, which, {PREDICTIONS: 2}, lack)
+        found = np.concatenate([part[PREDICTIONS] for part in parts])
+        return found[:, 0] if found.shape[1] == 1 else found
 
     def explain(self, texts: Sequence[str], which: Version) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""

@@ -359,3 +359,30 @@ def test_a_reload_that_failed_in_its_answer_is_an_error(raw_server, connect):
     answer = pb.ReloadConfigResponse(status=status).SerializeToString()
     with pytest.raises(errors.InvalidArgumentError, match="bad path"):
         connect(raw_server(lambda data, context: answer)).reload([])
+
+
+def scored(columns):
+    """A model of numbers like our exports: the length of a text, and its double, …"""
+
+    def answer(arrays):
+        lengths = np.array([[len(each)] for each in arrays["text"]], np.float32).reshape(-1, 1)
+        return {"predictions": lengths * np.arange(1, 1 + columns, dtype=np.float32)}
+
+    outputs = {"predictions": (tf.float32, (None, columns))}
+    return {"serving_default": StockSignature(TEXT, answer, outputs)}
+
+
+@pytest.mark.parametrize(("columns", "wanted"), [(1, [2, 0, 3]), (2, [[2, 4], [0, 0], [3, 6]])])
+def test_score_gives_the_number_of_each_row_or_its_numbers(stock_server, connect, columns, wanted):
+    found = connect(stock_server(StockServing(scored(columns))), max_batch_size=2).score(["ab", "", "abc"])
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_score_says_that_a_classifier_has_no_numbers(stock_server, connect):
+    client = connect(stock_server(StockServing(sentiment())))
+    said = "is without scores: signature 'serving_default' has the outputs .*label.*not predictions of rank 2"
+    with pytest.raises(errors.FailedPreconditionError, match=said):
+        client.score(["ab"])
+    with pytest.raises(errors.InvalidInputError, match="texts must be a list of str. Received 'ab'"):
+        client.score("ab")
