@@ -1,4 +1,4 @@
-"""A regressor of raw text that carries its vocabulary: a score for a text, or several.
+"""A regressor of raw text, or of pairs of texts, that carries its vocabulary: a score a row, or several.
 
 Axes: N (numbers of a row).
 """
@@ -40,11 +40,14 @@ class TextRegressor(TextModel):
         vocabulary: tokens in the order of their ids; left out before training.
         mean: of each number in the training rows; left out before training.
         deviation: standard deviation of each; left out before training.
+        text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`
+            decide. Models of pairs have no wide path.
         wide_features: the number of n-grams of the wide path; left out before training.
         start: the model whose vocabulary and weights this one starts from, as for `TextClassifier`.
 
     Call arguments:
-        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
+        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding; for pairs of texts
+            string `[batch, 2]`, or ids and types of tokens, int32 `[batch, length, 2]`.
         training: dropout acts only if True.
 
     Returns:
@@ -77,11 +80,12 @@ class TextRegressor(TextModel):
         vocabulary: Sequence[str] | None = None,
         mean: Sequence[float] | None = None,
         deviation: Sequence[float] | None = None,
+        text_pairs: bool | None = None,
         wide_features: int | None = None,
         start: str | Path | StartingModel | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, start=start, **kwargs)
+        super().__init__(config, start=start, text_pairs=text_pairs, **kwargs)
         if len({value is None for value in (vocabulary, mean, deviation)}) != 1:
             raise ConfigError("`vocabulary`, `mean` and `deviation` go together. Give all of them or none.")
         self._check_one_beginning(vocabulary)
@@ -100,7 +104,7 @@ class TextRegressor(TextModel):
 
     def parts_beside(self) -> dict[str, str]:
         kind = "logistic" if self.config.bounded else "ridge"
-        return {"wide path": f"a {kind} regression of hashed n-grams"} if self.config.wide else {}
+        return {"wide path": f"a {kind} regression of hashed n-grams"} if self._has_wide else {}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the mean of the training targets, and the predictions of the wide path alone, if any."""
@@ -118,7 +122,7 @@ class TextRegressor(TextModel):
         return BoundedScoreHead if self.config.bounded else ScoreHead
 
     def _fit_linear(self, rows: Rows, head: Head) -> Head:
-        if self.config.wide:
+        if self._has_wide:
             # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
             from keras_selfattn.models.text.ngram_scores import fitted
 
