@@ -3,14 +3,18 @@
 Axes: B (texts), C (classes), K (known n-grams, once in each text), G (n-grams listed of a text).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from keras_selfattn.errors import ExportError
 from keras_selfattn.models.heads.number_head import InUnits
 from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.ngram_linear import NGramLogits
-from keras_selfattn.models.text.ngrams import KINDS
+
+from .model_signatures import Graphs, Signature
+from .trial_requests import Request
 
 Tensor = Any
 
@@ -21,8 +25,8 @@ LISTED = 100
 _ROUNDED = 10
 
 
-def contributions(model: TextModel, wide: NGramLogits, texts: Tensor) -> dict[str, Tensor]:
-    """Return the n-grams of texts `[B]` that count most, and what they add to the logits.
+def contributions(model: TextModel, wide: NGramLogits, *texts: Tensor) -> dict[str, Tensor]:
+    """Return the n-grams of texts `[B]`, or of two a row, that count most, and what they add to the logits.
 
     Of a model of numbers in their own units, `logits` are what they add to the numbers, beside the mean of
     the training rows.
@@ -31,7 +35,7 @@ def contributions(model: TextModel, wide: NGramLogits, texts: Tensor) -> dict[st
         `ngrams`, string `[B, G]`, padded with ""; `kinds`, string `[B, G]`; `logits`, float32 `[B, G, C]`;
         and `rest`, float32 `[B, C]`: what the other n-grams and the bias add.
     """
-    named = model.named_ngrams(texts)
+    named = model.named_ngrams(*texts)
     rows, first, logits = wide.parts(named.ngrams)
     factor = _factor(model)
     logits *= factor
@@ -48,7 +52,7 @@ def contributions(model: TextModel, wide: NGramLogits, texts: Tensor) -> dict[st
         )
         return found.to_tensor(padding)
 
-    kinds = tf.gather(tf.constant(KINDS), tf.gather(named.kinds, first))
+    kinds = tf.gather(tf.constant(model.ngram_kinds), tf.gather(named.kinds, first))
     return {
         "ngrams": by_text(tf.gather(named.names, first), ""),
         "kinds": by_text(kinds, ""),
@@ -75,3 +79,24 @@ def _strongest_first(rows: Tensor, logits: Tensor, texts: Tensor) -> tuple[Tenso
     order = tf.gather(by_strength, tf.argsort(tf.gather(rows, by_strength), stable=True))
     counts = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, texts)
     return order, tf.cumsum(counts, exclusive=True)
+
+
+def contribution_signatures(
+    graphs: Graphs, model: TextModel, requests: Sequence[Request]
+) -> dict[str, Signature]:
+    """Return the signature that says what n-grams add to the logits, if the model has a wide path."""
+    wide = model.wide
+    if wide is None:
+        return {}
+    function = graphs.beside_answers(lambda *texts: contributions(model, wide, *texts))
+    return {"contributions": Signature(function, requests[:3])}
+
+
+def refuse_wide(model: TextModel) -> None:
+    """Raise ExportError if a model has a wide path, which no other runtime can compute."""
+    if model.wide is not None:
+        raise ExportError(
+            "The model has a wide path (`wide=True`): a linear model of hashed n-grams of the text, which "
+            "takes strings that no other runtime hashes. Train it with `wide=False` (`keras-selfattn train "
+            "--no-wide`), or export it as a SavedModel."
+        )

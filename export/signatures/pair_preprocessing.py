@@ -8,11 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.explanation import explained_pairs
-from keras_selfattn.models.text.text_or_pairs import TextOrPairs
 from keras_selfattn.rows.text_pairs import NAMES, TEXT_PAIRS, TextPair
 
 from ..portable.tokenizer_export import pair_files
+from .contributions import contribution_signatures, refuse_wide
 from .model_signatures import Graphs, Signature
 from .raw_front import RawFront
 from .trial_requests import TEXTS, Request, in_batches, strings
@@ -24,11 +25,11 @@ _MOST_WORDS = 64
 
 
 class PairFront(RawFront):
-    """Preprocess pairs of texts for a model's core: ids and types of their tokens."""
+    """Preprocess pairs of texts: ids and types of tokens, and logits of the wide path if there is one."""
 
-    def __init__(self, model: TextOrPairs) -> None:
+    def __init__(self, model: TextModel) -> None:
         super().__init__(model)
-        self._tokenizer = model.tokenizer
+        self._model, self._tokenizer = model, model.tokenizer
         self.specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in NAMES}
         tables = getattr(self._tokenizer, "tables", None)  # of pieces
         self.tracked = [self._tokenizer.table] if tables is None else list(tables)
@@ -42,15 +43,17 @@ class PairFront(RawFront):
         )
         with tf.control_dependencies([same]):
             first = tf.identity(first)
-        return self._tokenizer.pairs(first, second)  # ragged [B, T, 2]
+        return self._model.beside_wide(
+            self._tokenizer.pairs(first, second), first, second
+        )  # ragged [B, T, 2]
 
     def explained(self, *raw: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens of pairs, string `[B, T]`, padded with "", and their ids and types."""
         return explained_pairs(self._tokenizer, *raw)
 
     def alone(self, ids: Tensor) -> Any:
-        """Return the same for ids and types, int32 `[B, T, 2]`."""
-        return ids
+        """Return the same for ids and types, int32 `[B, T, 2]`, without the wide path."""
+        return self._model.beside_wide(ids)
 
     def requests(self) -> list[Request]:
         words = ["film", "good", "a", "the", "what", "was", "it", "and"]
@@ -75,8 +78,12 @@ class PairFront(RawFront):
     def more_signatures(
         self, graphs: Graphs, requests: Sequence[Request], *, real: bool
     ) -> dict[str, Signature]:
-        """Return `explain`, of the tokens of both texts and the attention between them."""
-        return {"explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])}
+        """Return `explain`, of the tokens of both texts, and with a wide path `contributions`."""
+        explain = Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])
+        return {"explain": explain, **contribution_signatures(graphs, self._model, requests)}
+
+    def check_portable(self) -> None:
+        refuse_wide(self._model)
 
     def id_files(self) -> dict[str, Any]:
         return pair_files(self._tokenizer)

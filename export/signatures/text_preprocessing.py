@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextEncoder
 from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.explanation import explained_tokens
@@ -17,7 +16,7 @@ from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 
 from ..portable.tokenizer_export import text_files
-from .contributions import contributions
+from .contributions import contribution_signatures, refuse_wide
 from .model_signatures import Graphs, Signature
 from .pair_preprocessing import PairFront
 from .raw_front import RawFront, front_of
@@ -86,11 +85,11 @@ class TextFront(RawFront):
         return {
             "tokens": Signature(graphs.on_tokens(self.of_tokens), tokens, padding={"tokens": ""}),
             "explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests),
-            **_contributions(graphs, self._model, requests),
+            **contribution_signatures(graphs, self._model, requests),
         }
 
     def check_portable(self) -> None:
-        _check_wide(self._model)
+        refuse_wide(self._model)
 
     def id_files(self) -> dict[str, Any]:
         return text_files(self._tokenizer)
@@ -162,10 +161,10 @@ class PieceFront(_PieceFront):
     ) -> dict[str, Signature]:
         """Return `explain` and, with a wide path, `contributions`."""
         explain = Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])
-        return {"explain": explain, **_contributions(graphs, self._model, requests)}
+        return {"explain": explain, **contribution_signatures(graphs, self._model, requests)}
 
     def check_portable(self) -> None:
-        _check_wide(self._model)
+        refuse_wide(self._model)
 
 
 @front_of(TextEncoder)
@@ -195,21 +194,3 @@ def _text_front(model: TextModel) -> RawFront:
     if model.row_kind == TEXT_PAIRS:
         return PairFront(model)
     return (PieceFront if model.fine_tuned else TextFront)(model)
-
-
-def _contributions(graphs: Graphs, model: TextModel, requests: Sequence[Request]) -> dict[str, Signature]:
-    """Return the signature that says what n-grams add to the logits, if the model has a wide path."""
-    wide = model.wide
-    if wide is None:
-        return {}
-    function = graphs.beside_answers(lambda texts: contributions(model, wide, texts))
-    return {"contributions": Signature(function, requests[:3])}
-
-
-def _check_wide(model: TextModel) -> None:
-    if model.wide is not None:
-        raise ExportError(
-            "The model has a wide path (`wide=True`): a linear model of hashed n-grams of the text, which "
-            "takes strings that no other runtime hashes. Train it with `wide=False` (`keras-selfattn train "
-            "--no-wide`), or export it as a SavedModel."
-        )

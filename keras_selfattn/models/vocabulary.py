@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 Tensor = Any
+Row = TypeVar("Row", bound=str | tuple[str, str])
 
 PADDING_ID = 0
 UNKNOWN_ID = 1
@@ -58,8 +59,8 @@ def lowercased(texts: Tensor) -> Tensor:
     return tf.strings.lower(tf.strings.regex_replace(texts, r"\x00", "\ufffd"), encoding="utf-8")
 
 
-def chunks(texts: Sequence[str], rows: int, characters: int) -> Iterator[Sequence[str]]:
-    """Yield slices of texts with at most so many rows and characters, or with one text.
+def chunks(texts: Sequence[Row], rows: int, characters: int) -> Iterator[Sequence[Row]]:
+    """Yield slices of texts, or pairs of texts, with so many rows and characters at most, or with one row.
 
     Example:
 
@@ -68,9 +69,10 @@ def chunks(texts: Sequence[str], rows: int, characters: int) -> Iterator[Sequenc
     """
     start, held = 0, 0
     for place, text in enumerate(texts):
-        if place > start and (place - start == rows or held + len(text) > characters):
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if place > start and (place - start == rows or held + length > characters):
             yield texts[start:place]
             start, held = place, 0
-        held += len(text)
+        held += length
     if start < len(texts):
         yield texts[start:]

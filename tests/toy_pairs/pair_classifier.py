@@ -18,7 +18,6 @@ class PairClassifier(TextClassifier):
     """A text classifier that reads both texts of a pair as one, with a token between them."""
 
     row_kind = PAIRS
-    text_pairs = False  # the product's own pairs
 
     def _learn_front_end(self, rows: Any) -> None:
         super()._learn_front_end(rows._replace(inputs=self._joined(rows.inputs)))

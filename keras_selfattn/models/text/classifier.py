@@ -17,7 +17,8 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.text.ngram_linear import NGramLogits
-from keras_selfattn.models.text.ngrams import NamedNGrams, named_ngrams, ngram_ids
+from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
+from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.text.text_or_pairs import TextOrPairs
 
@@ -48,42 +49,43 @@ class TextModel(TextOrPairs):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core
         if _is_string(inputs):
-            return core(self.beside_wide(self._ids_of_strings(inputs), inputs), training=training)
+            texts = tf.unstack(inputs, 2, axis=1) if self.text_pairs else [inputs]
+            return core(self.beside_wide(self._ids_of_strings(inputs), *texts), training=training)
         whole = self.wide is None or isinstance(inputs, list | tuple | dict)
         return core(inputs if whole else self.beside_wide(inputs), training=training)
 
-    def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:
+    def beside_wide(self, ids: Tensor, *texts: Tensor) -> Any:
         """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
 
         Args:
-            ids: token ids of the texts.
-            texts: string `[batch]`; without them the wide path's logits are zeros.
+            ids: token ids of the texts; of pairs ids and types, `[batch, length, 2]`.
+            texts: string `[batch]`, or two of each pair; without them the wide path's logits are zeros.
         """
         if self.wide is None:
             return ids
-        if texts is not None:
-            return [ids, self.wide(ngram_ids(self._words.ngrams, texts))]
+        if texts:
+            ngrams = pair_ngram_ids if self.text_pairs else ngram_ids
+            return [ids, self.wide(ngrams(self._words.ngrams, *texts))]
         rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
         return [ids, tf.zeros([rows, self.wide.classes])]
 
-    def named_ngrams(self, texts: Tensor) -> NamedNGrams:
-        """Return the n-grams that the wide path reads in texts, string `[batch]`."""
-        return named_ngrams(self._words.ngrams, texts)
+    def named_ngrams(self, *texts: Tensor) -> NamedNGrams:
+        """Return the n-grams that the wide path reads in texts, string `[batch]`, or in two of each pair."""
+        return (named_pair_ngrams if self.text_pairs else named_ngrams)(self._words.ngrams, *texts)
+
+    @property
+    def ngram_kinds(self) -> tuple[str, ...]:
+        """The names of the kinds of `named_ngrams`."""
+        return PAIR_KINDS if self.text_pairs else KINDS
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
-
-    @property
-    def _has_wide(self) -> bool:
-        """True if the config asks for a wide path and the rows may have one."""
-        # Of two texts the tokens in both have types of their own, beside which n-grams of pairs do not help.
-        return self.config.wide and not self.text_pairs
 
     def _forget(self) -> None:
         super()._forget()
         self.wide = None
 
-    def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
+    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
         if self.wide is None:
             return None
         if training:  # without the wide path
@@ -116,7 +118,7 @@ class TextClassifier(TextModel, Classifier):
         labels: label names in the order of the classes; left out before training.
         multi_label: True if a row can have several labels; by default the labels of the first `fit` decide.
         text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`
-            decide. Models of pairs have no wide path, and `training_span` is not used.
+            decide. Steps of training then read whole rows: `training_span` is of one text.
         wide_features: the number of n-grams of the wide path; left out before training.
         start: the model whose vocabulary and weights this one starts from: the folder of a pretrained model,
             as for `TextEncoder`; or a run folder or `.keras` file of a `MaskedTokenModel`, or of a classifier
@@ -204,10 +206,10 @@ class TextClassifier(TextModel, Classifier):
         return model
 
     def parts_beside(self) -> dict[str, str]:
-        return {"wide path": "a linear model of hashed n-grams"} if self._has_wide else {}
+        return {"wide path": "a linear model of hashed n-grams"} if self.config.wide else {}
 
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
-        if self._has_wide:
+        if self.config.wide:
             # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
             from keras_selfattn.models.text.ngram_fit import fitted
 

@@ -3,19 +3,24 @@
 Axes: B (texts), F (features), C (columns: classes, or 1 for two that exclude each other).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.ngram_linear import NGramLogits
-from keras_selfattn.models.text.ngrams import BUCKETS, counted
-from keras_selfattn.models.vocabulary import chunks
+from keras_selfattn.models.text.ngrams import BUCKETS, ngram_ids
+from keras_selfattn.models.text.pair_ngrams import pair_ngram_ids
+from keras_selfattn.models.vocabulary import as_strings, chunks
+from keras_selfattn.rows.text_pairs import TextPair
 
 # The most bytes of the weights: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000
+_CHUNK, _CHARACTERS = 512, 2**20  # rows and characters counted at once
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 2**13, 2**22  # predicted at once
 
 
@@ -35,7 +40,7 @@ class Counts(NamedTuple):
     texts: int
 
     @classmethod
-    def of(cls, config: TextConfig, texts: Sequence[str]) -> "Counts":
+    def of(cls, config: TextConfig, texts: Sequence[str] | Sequence[TextPair]) -> "Counts":
         rows, ids, counts = (np.concatenate(each) for each in zip(*counted(config, texts), strict=True))
         return cls(rows, ids, counts, len(texts))
 
@@ -58,8 +63,33 @@ class Counts(NamedTuple):
         return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
 
 
-def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:
-    """Return the layer's logits for texts, float32 `[B, classes]`, many at a time."""
+def counted(
+    config: TextConfig, texts: Sequence[str] | Sequence[TextPair]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield, for rows in chunks, rows (from 0), ids and counts of the n-grams in each, once each."""
+    start = 0
+    for chunk in chunks(texts, _CHUNK, _CHARACTERS):
+        columns = list(zip(*chunk, strict=True)) if isinstance(chunk[0], tuple) else [chunk]
+        found = _traced(config, len(columns))(*map(as_strings, columns))
+        keys = found.rows.numpy().astype(np.int64) * (2 * BUCKETS) + found.ids.numpy()
+        keys, counts = np.unique(keys, return_counts=True)
+        rows, places = np.divmod(keys, 2 * BUCKETS)
+        yield (rows + start).astype(np.int32), places.astype(np.int32), counts.astype(np.float32)
+        start += len(chunk)
+
+
+@functools.cache
+def _traced(config: TextConfig, texts: int) -> Any:
+    """Return `ngram_ids`, or `pair_ngram_ids` for two texts, as a graph, built once for a config."""
+    ids = ngram_ids if texts == 1 else pair_ngram_ids
+    specs = [tf.TensorSpec([None], tf.string)] * texts
+    return tf.function(lambda *strings: ids(config, *strings), input_signature=specs, autograph=False)
+
+
+def wide_logits(
+    layer: NGramLogits, config: TextConfig, texts: Sequence[str] | Sequence[TextPair]
+) -> np.ndarray:
+    """Return the layer's logits for texts, or pairs, float32 `[B, classes]`, many at a time."""
     features = Features(np.asarray(layer.keys), np.asarray(layer.idf))
     kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)
     found = [

@@ -20,6 +20,7 @@ from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.ngram_counts import Counts
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import BUCKETS
+from keras_selfattn.rows.text_pairs import TextPair
 
 # The most characters of all texts for the fit: a character makes about four n-grams of some 50 bytes each.
 _MOST_CHARACTERS = 50_000_000
@@ -44,12 +45,12 @@ class _Linear(NamedTuple):
 
 def fitted(
     config: TextConfig,
-    texts: Sequence[str],
+    texts: Sequence[str] | Sequence[TextPair],
     targets: np.ndarray,
     classes: int,
     weights: np.ndarray | None = None,
 ) -> NGramLogits:
-    """Return the fitted wide path for labelled texts.
+    """Return the fitted wide path for labelled texts, or pairs of texts.
 
     It is a weighted sum of linear models: support vector machines on tf-idf of all n-grams and, unless tokens
     are characters, of words alone; with few classes, the same machines on features scaled by naive-Bayes
@@ -58,7 +59,7 @@ def fitted(
 
     Args:
         config: sets the tokens and the cut of texts.
-        texts: the training rows.
+        texts: the training rows: texts, or pairs of them.
         targets: int `[rows]`, or 0 or 1 `[rows, labels]` if a row can have several.
         classes: number of classes or labels.
         weights: of the rows, float `[rows]`; by default all the same.
@@ -89,10 +90,11 @@ def fitted(
     return layer
 
 
-def _chosen(texts: Sequence[str], borne: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _chosen(texts: Sequence[Any], borne: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the rows to fit on, in their order: those with a positive weight, as far as memory allows."""
     told = np.flatnonzero(weights)
-    costs = np.array([len(texts[int(row)]) for row in told])
+    rows = (texts[int(row)] for row in told)
+    costs = np.array([len(row) if isinstance(row, str) else sum(map(len, row)) for row in rows])
     return np.sort(told[stratified_subsample(borne[told], costs, _MOST_CHARACTERS)])
 
 

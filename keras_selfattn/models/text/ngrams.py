@@ -4,16 +4,12 @@ Axes: B (texts), D (distinct words), G (n-grams of a text or word), N (n-grams o
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.tokenizer import clipped, split
-from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any
 
@@ -22,7 +18,6 @@ BUCKETS = 2**20
 # Characters of a word that make pieces, so that a megabyte without a space costs as much as a long word.
 _WORD_PIECES = 64
 _PIECES = (2, 3, 4, 5)  # characters
-_CHUNK, _CHARACTERS = 512, 2**20  # texts and characters counted at once
 _BEGIN, _END, _GAP = "<s>", "</s>", "_"
 
 
@@ -91,26 +86,6 @@ def named_ngrams(config: TextConfig, texts: Tensor) -> NamedNGrams:
     return NamedNGrams(NGrams(rows, ids, tf.shape(texts)[0]), names, kinds)
 
 
-def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for texts in chunks, rows (from 0), ids and counts of the n-grams in each text, once each."""
-    ids = _traced(config)
-    start = 0
-    for chunk in chunks(texts, _CHUNK, _CHARACTERS):
-        found = ids(as_strings(chunk))
-        keys = found.rows.numpy().astype(np.int64) * (2 * BUCKETS) + found.ids.numpy()
-        keys, counts = np.unique(keys, return_counts=True)
-        rows, places = np.divmod(keys, 2 * BUCKETS)
-        yield (rows + start).astype(np.int32), places.astype(np.int32), counts.astype(np.float32)
-        start += len(chunk)
-
-
-@functools.cache
-def _traced(config: TextConfig) -> Any:
-    """Return `ngram_ids` as a graph, built once for a config."""
-    spec = [tf.TensorSpec([None], tf.string)]
-    return tf.function(lambda strings: ngram_ids(config, strings), input_signature=spec, autograph=False)
-
-
 def _word_grams(words: Tensor) -> list[Tensor]:
     """Return words, pairs and pairs with a gap, string ragged `[B, G]` each."""
     ends: Any = {"separator": " ", "pad_values": (_BEGIN, _END), "padding_width": 1}
@@ -139,6 +114,13 @@ def _piece_grams(words: Tensor) -> tuple[list[Tensor], Tensor]:
     cut = tf.strings.substr(different, 0, _WORD_PIECES, unit="UTF8_CHAR")
     characters = tf.strings.unicode_split(tf.strings.join([" ", cut, " "]), "UTF-8")
     return [tf.strings.ngrams(characters, size, separator="") for size in _PIECES], place
+
+
+def trigrams_of_words(words: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the runs of three characters of words, string ragged `[B, T]`: text indices, and runs."""
+    sizes, place = _piece_grams(words)
+    of_words = tf.gather(sizes[_PIECES.index(3)], place)  # [words, G]
+    return tf.gather(words.value_rowids(), of_words.value_rowids()), of_words.flat_values
 
 
 def _hashed(grams: Tensor, first: int) -> Tensor:

@@ -83,7 +83,8 @@ class TextOrPairs(WordModel[TextWords]):
         return TEXT_PAIRS if self.text_pairs else TEXTS
 
     def row_kind_of(self, x: Any) -> RowKind[Any]:
-        return self.row_kind if self.text_pairs is not None else _kind_of(x)
+        undecided = self.text_pairs is None and self.row_kind == TEXTS
+        return TEXT_PAIRS if undecided and _begins_with_pair(x) else self.row_kind
 
     def get_config(self) -> dict[str, Any]:
         return {"text_pairs": self.text_pairs, **super().get_config()}
@@ -194,9 +195,8 @@ class TextOrPairs(WordModel[TextWords]):
         return self._words.encoder(self.tokenizer, self.dtype_policy, pairs=bool(self.text_pairs))
 
 
-def _kind_of(x: Any) -> RowKind[Any]:
-    """Return the kind of rows that no model has decided: pairs if the first one is a pair."""
-    return TEXT_PAIRS if hasattr(x, "__getitem__") and len(x) and is_pair(x[0]) else TEXTS
+def _begins_with_pair(x: Any) -> bool:
+    return hasattr(x, "__getitem__") and len(x) > 0 and is_pair(x[0])
 
 
 def _columns_as_pairs(table: Any) -> list[TextPair]:

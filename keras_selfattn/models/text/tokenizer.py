@@ -5,7 +5,7 @@ Axes: B (texts), T (tokens).
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,8 +88,8 @@ class Tokenizer:
         """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut."""
         found: list[np.ndarray] = []
         cut = 0
-        for first, second in _chunks_of_pairs(pairs):
-            tokens = split_pairs(self.config, as_strings(first), as_strings(second))
+        for chunk in chunks(pairs, _CHUNK, _CHARACTERS):
+            tokens = split_pairs(self.config, *map(as_strings, zip(*chunk, strict=True)))
             ids = self.with_types(tokens)
             found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
             cut += int(tf.math.count_nonzero(tokens.cut))
@@ -172,26 +172,42 @@ def _in_both(*parts: tuple[Tensor, Tensor]) -> list[Tensor]:
     Reference: Chen et al. 2017, "Reading Wikipedia to Answer Open-Domain Questions", section 3.2, exact
     match.
     """
-    keys = []
-    for tokens, starts in parts:
-        counts = starts[1:] - starts[:-1]
-        row = tf.strings.as_string(tf.repeat(tf.range(tf.size(counts)), counts))
-        keys.append(tf.strings.join([row, tokens], " "))
+    rows = [tf.repeat(tf.range(tf.size(starts) - 1), starts[1:] - starts[:-1]) for _, starts in parts]
+    found = tokens_of_pairs(*zip(rows, [tokens for tokens, _ in parts], strict=True))
+    both = tf.cast(found.has[0] & found.has[1], tf.int32)
+    return [tf.gather(both, each) for each in found.places]
+
+
+class PairWords(NamedTuple):
+    """The different tokens of two texts a row, each once a row, `[D]`.
+
+    Args:
+        rows: int32 `[D]`.
+        names: string `[D]`.
+        has: bool `[D]` for each of both texts.
+        places: of each text's tokens, their places among these, int32.
+    """
+
+    rows: Tensor
+    names: Tensor
+    has: list[Tensor]
+    places: list[Tensor]
+
+
+def tokens_of_pairs(*texts: tuple[Tensor, Tensor]) -> PairWords:
+    """Return the different tokens of pairs, from rows, int, and names, string, of each text's tokens."""
+    rows = [tf.cast(row, tf.int32) for row, _ in texts]
+    names = [name for _, name in texts]
+    keys = [
+        tf.strings.join([tf.strings.as_string(row), name], " ") for row, name in zip(rows, names, strict=True)
+    ]
     different, places = tf.unique(tf.concat(keys, axis=0))
-    of_texts = tf.split(places, [tf.size(each) for each in keys])
     size = tf.size(different)
+    of_texts = tf.split(places, [tf.size(each) for each in keys])
     has = [tf.math.unsorted_segment_max(tf.ones_like(each), each, size) > 0 for each in of_texts]
-    both = tf.cast(has[0] & has[1], tf.int32)
-    return [tf.gather(both, each) for each in of_texts]
-
-
-def _chunks_of_pairs(pairs: Sequence[TextPair]) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the first and second texts of pairs with at most so many rows and characters."""
-    start = 0
-    for chunk in chunks([f"{first}{second}" for first, second in pairs], _CHUNK, _CHARACTERS):
-        some = pairs[start : start + len(chunk)]
-        start += len(chunk)
-        yield [first for first, _ in some], [second for _, second in some]
+    first = tf.math.unsorted_segment_min(tf.range(tf.size(places)), places, size)
+    row, name = (tf.gather(tf.concat(each, axis=0), first) for each in (rows, names))
+    return PairWords(row, name, has, of_texts)
 
 
 def clipped(config: TextConfig, texts: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.export.contract import contract_for
 from keras_selfattn.export.precision import at_precision
 from keras_selfattn.models.text import ngram_counts, ngram_fit
-from keras_selfattn.models.text.ngram_counts import wide_logits
+from keras_selfattn.models.text.ngram_counts import counted, wide_logits
 from keras_selfattn.models.text.ngram_fit import fitted
-from keras_selfattn.models.text.ngrams import BUCKETS, counted, ngram_ids
+from keras_selfattn.models.text.ngrams import BUCKETS, ngram_ids
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.training.calibration import Calibration

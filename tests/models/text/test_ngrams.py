@@ -5,7 +5,8 @@ import tensorflow as tf
 
 from keras_selfattn import models
 from keras_selfattn.models.text import ngrams
-from keras_selfattn.models.text.ngrams import counted, ngram_ids
+from keras_selfattn.models.text.ngram_counts import counted
+from keras_selfattn.models.text.ngrams import ngram_ids
 
 CONFIG = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
 
