@@ -40,12 +40,14 @@ class CoreFront(Front):
         self._front = raw_front(model)
         self._front.check_portable()
         (inputs,) = model.core.inputs
-        name: Any = self._front.number_input or inputs.name
-        self.specs: dict[str, Any] = {name: tf.TensorSpec(inputs.shape, inputs.dtype, name=name)}
+        self._columns = self._front.number_columns
+        shape = inputs.shape[:-1] if self._columns else inputs.shape
+        names: Any = self._columns or (self._front.number_input or inputs.name,)
+        self.specs: dict[str, Any] = {name: tf.TensorSpec(shape, inputs.dtype, name=name) for name in names}
         self.tracked: list[Any] = []
 
     def __call__(self, *raw: Tensor) -> Tensor:
-        return raw[0]
+        return tf.stack(raw, axis=-1) if self._columns else raw[0]
 
     def requests(self) -> list[Request]:
         """Return requests of several sizes, as numbers."""
@@ -61,6 +63,8 @@ class CoreFront(Front):
         found = self._front(*(tf.constant(request[spec.name], spec.dtype) for spec in specs))
         if isinstance(found, tf.RaggedTensor):
             found = found.to_tensor(PADDING_ID)
+        if self._columns:
+            return {name: np.asarray(found[..., place]) for place, name in enumerate(self.specs)}
         return {name: np.asarray(found) for name in self.specs}
 
 

@@ -27,6 +27,8 @@ _MOST_WORDS = 64
 class PairFront(RawFront):
     """Preprocess pairs of texts: ids and types of tokens, and logits of the wide path if there is one."""
 
+    number_columns = ("ids", "types")
+
     def __init__(self, model: TextModel) -> None:
         super().__init__(model)
         self._model, self._tokenizer = model, model.tokenizer

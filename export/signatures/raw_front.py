@@ -29,9 +29,11 @@ class RawFront(Front):
     Attributes:
         subject: the kind of its rows, with which the card's task begins.
         number_input: the name of the core's input in a file for another runtime; None for the core's own.
+        number_columns: the names of the columns of its last axis, if each is an input of its own there.
     """
 
     number_input: str | None = None
+    number_columns: tuple[str, ...] = ()
 
     def __init__(self, model: RawModel) -> None:
         self.subject = model.row_kind.subject

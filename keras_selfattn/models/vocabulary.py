@@ -69,10 +69,15 @@ def chunks(texts: Sequence[Row], rows: int, characters: int) -> Iterator[Sequenc
     """
     start, held = 0, 0
     for place, text in enumerate(texts):
-        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        length = characters_of(text)
         if place > start and (place - start == rows or held + length > characters):
             yield texts[start:place]
             start, held = place, 0
         held += length
     if start < len(texts):
         yield texts[start:]
+
+
+def characters_of(row: str | tuple[str, str]) -> int:
+    """Return the number of characters of a text, or of both texts of a pair."""
+    return len(row) if isinstance(row, str) else sum(map(len, row))

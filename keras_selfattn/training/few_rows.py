@@ -17,6 +17,7 @@ from keras_selfattn.models.batches.shapes import compiles_each_shape
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.rows.targets import ONE_LABEL
+from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.schedule import check_finite, scheduled_optimizer
 
@@ -42,6 +43,10 @@ def trains_on_pairs(model: RawModel, rows: LabelledRows, config: TrainConfig) ->
     start: Any = getattr(model, "start", None)
     one_label = model.head.target_kind == ONE_LABEL
     if start is None or not isinstance(model.config, FineTunedConfig) or not one_label:
+        return False
+    if (
+        model.row_kind != TEXTS
+    ):  # rows of two texts say by their label how these are related, not what they are
         return False
     frozen = model.config.frozen_layers == model.config.num_layers
     few = len(rows) <= FEW_ROWS and not config.label_smoothing

@@ -203,7 +203,10 @@ class PretrainedStart(EncoderStart):
         hidden = head is not None and self._fields.get("hidden_head")
         normal = "hidden_norm" if self._fields.get("hidden_norm") else "hidden_head"
         last = "logits" if found else normal if hidden else "encoder"
-        body = keras.Model(core.get_layer("embedding").input, core.get_layer(last).output, name=core.name)
+        ids: Any = core.get_layer("embedding").input
+        # Of pairs of texts it takes the types of tokens, too.
+        ids = core.inputs[0] if isinstance(ids, list | tuple | dict) else ids
+        body = keras.Model(ids, core.get_layer(last).output, name=core.name)
         with self._folder.tensors() as tensors:
             copy_weights(tensors, self._family, body, self.path)
         if found is not None and head is not None:

@@ -33,8 +33,6 @@ def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
     # Two ways to say the same.
     if "labels" in found and "multi_label" in found:
         found["multi_label"] = bool(found["multi_label"])
-    if not found.get("text_pairs"):  # one text a row, as in files of earlier versions
-        found.pop("text_pairs", None)
     if found.get("spans") is True:  # as in files of earlier versions
         found["spans"] = "IOB2"
     config = found.get("config", {})

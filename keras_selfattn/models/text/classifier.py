@@ -175,7 +175,7 @@ class TextClassifier(TextModel, Classifier):
             self._assemble(class_head(labels, multi_label=multi_label))
 
     @classmethod
-    def from_folder(cls, folder: str | Path, **kwargs: Any) -> "TextClassifier":
+    def from_folder(cls, folder: str | Path, *, text_pairs: bool = False, **kwargs: Any) -> "TextClassifier":
         """Return the classifier of a folder of the Hugging Face kind, with its head; it needs no training.
 
         The folder is one that `TextEncoder` reads, and its `config.json` names a model
@@ -185,6 +185,8 @@ class TextClassifier(TextModel, Classifier):
 
         Args:
             folder: the folder.
+            text_pairs: True for a cross-encoder, whose rows are two texts: a premise and a hypothesis. The
+                folder does not say it.
             kwargs: of `keras.Model`, such as `dtype`.
 
         Raises:
@@ -200,7 +202,7 @@ class TextClassifier(TextModel, Classifier):
         begun = PretrainedStart(folder)
         head = begun.classifier()
         settings = {"vocabulary": begun.vocabulary, "labels": head.labels, "multi_label": head.multi_label}
-        model = cls(begun.config({"wide": False}), **settings, **kwargs)
+        model = cls(begun.config({"wide": False}), text_pairs=text_pairs, **settings, **kwargs)
         begun.copy_to(model.core, model.head)
         model.start = begun
         return model

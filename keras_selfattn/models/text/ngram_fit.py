@@ -20,6 +20,7 @@ from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.ngram_counts import Counts
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import BUCKETS
+from keras_selfattn.models.vocabulary import characters_of
 from keras_selfattn.rows.text_pairs import TextPair
 
 # The most characters of all texts for the fit: a character makes about four n-grams of some 50 bytes each.
@@ -93,8 +94,7 @@ def fitted(
 def _chosen(texts: Sequence[Any], borne: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the rows to fit on, in their order: those with a positive weight, as far as memory allows."""
     told = np.flatnonzero(weights)
-    rows = (texts[int(row)] for row in told)
-    costs = np.array([len(row) if isinstance(row, str) else sum(map(len, row)) for row in rows])
+    costs = np.array([characters_of(texts[int(row)]) for row in told])
     return np.sort(told[stratified_subsample(borne[told], costs, _MOST_CHARACTERS)])
 
 

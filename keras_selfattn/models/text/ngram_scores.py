@@ -17,6 +17,8 @@ from keras_selfattn.models.batches.subsampling import stratified_subsample
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.ngram_counts import Counts
 from keras_selfattn.models.text.ngram_linear import NGramLogits
+from keras_selfattn.models.vocabulary import characters_of
+from keras_selfattn.rows.text_pairs import TextPair
 
 # As for labels: a character makes about four n-grams of some 50 bytes each.
 _MOST_CHARACTERS = 50_000_000
@@ -32,7 +34,7 @@ Fit = Callable[[Any, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarra
 
 def fitted(
     config: TextConfig,
-    texts: Sequence[str],
+    texts: Sequence[str] | Sequence[TextPair],
     targets: np.ndarray,
     weights: np.ndarray | None = None,
     *,
@@ -42,7 +44,7 @@ def fitted(
 
     Args:
         config: sets the tokens and the cut of texts.
-        texts: the training rows.
+        texts: the training rows: texts, or pairs of them.
         targets: float `[rows, N]`: deviations from the mean or, if `bounded`, scores in [0, 1].
         weights: of the rows, float `[rows]`; by default all the same.
         bounded: True fits logits by cross-entropy, False numbers by squared error.
@@ -60,10 +62,10 @@ def fitted(
     return layer
 
 
-def _chosen(texts: Sequence[str], weights: np.ndarray) -> np.ndarray:
+def _chosen(texts: Sequence[Any], weights: np.ndarray) -> np.ndarray:
     """Return the rows to fit on, in their order: those with a positive weight, as far as memory allows."""
     told = np.flatnonzero(weights)
-    costs = np.array([len(texts[int(row)]) for row in told])
+    costs = np.array([characters_of(texts[int(row)]) for row in told])
     alike = np.ones((len(told), 1), dtype=bool)
     return np.sort(told[stratified_subsample(alike, costs, _MOST_CHARACTERS)])
 

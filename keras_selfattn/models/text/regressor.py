@@ -104,7 +104,7 @@ class TextRegressor(TextModel):
 
     def parts_beside(self) -> dict[str, str]:
         kind = "logistic" if self.config.bounded else "ridge"
-        return {"wide path": f"a {kind} regression of hashed n-grams"} if self._has_wide else {}
+        return {"wide path": f"a {kind} regression of hashed n-grams"} if self.config.wide else {}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the mean of the training targets, and the predictions of the wide path alone, if any."""
@@ -122,7 +122,7 @@ class TextRegressor(TextModel):
         return BoundedScoreHead if self.config.bounded else ScoreHead
 
     def _fit_linear(self, rows: Rows, head: Head) -> Head:
-        if self._has_wide:
+        if self.config.wide:
             # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
             from keras_selfattn.models.text.ngram_scores import fitted
 
