@@ -6,7 +6,7 @@ from keras_selfattn.training.calibration import SharesFitted
 def test_an_epoch_is_recorded_with_the_loss_and_accuracy_of_both_paths():
     class Fit:
         def set_shares(self):
-            return 0.25, 0.75
+            return {"loss": 0.25, "accuracy": 0.75}
 
     for logs in ({"val_loss": 1.0, "val_accuracy": 0.0, "loss": 2.0}, {"val_loss": 1.0, "loss": 2.0}):
         wanted = logs | ({"val_accuracy": 0.75} if "val_accuracy" in logs else {}) | {"val_loss": 0.25}
