@@ -294,6 +294,7 @@ def test_each_report_has_its_own_content_of_the_page_and_a_new_one_says_that_it_
         {"Most frequent mistakes", "All 2 classes"},
         {"All 2 classes"},
         {"All 1 classes", "Most frequent mistakes", "All 3 classes"},
+        *[{"Figures of the scores; errors in their units"}] * 2,
         {"Errors, in the units of the targets"},
     ]
 
