@@ -170,6 +170,7 @@ COMPUTED = {
     "tasks/images": ("answers", (2, 2)),
     "tasks/pretraining": ("words", (1, 3)),
     "tasks/regression": ("lengths", (1, 1)),
+    "tasks/score": ("found", (1, 1)),
     "tasks/series": ("probabilities", (1, 2)),
     "tasks/text": ("probabilities", (1, 2)),
     "tasks/tokens": ("of_tokens[0]", (2, 4)),

@@ -44,6 +44,10 @@ def text_estimator(**parameters):
     return estimators.TextClassifierEstimator(**{**SMALL, "settings": {"ngram_buckets": 64}, **parameters})
 
 
+def score_estimator(**parameters):
+    return estimators.TextRegressorEstimator(**{**SMALL, "settings": {"ngram_buckets": 64}, **parameters})
+
+
 def token_estimator(**parameters):
     return estimators.TokenClassifierEstimator(**{**SMALL, "settings": {"hash_buckets": 64}, **parameters})
 
@@ -115,8 +119,9 @@ def test_an_estimator_asked_before_it_is_fitted_says_so(name, method):
         (estimators.ImageClassifierEstimator(**SMALL), IMAGES, ["night", "snow"] * 6, 2, 0.0),
         (estimators.SeriesRegressorEstimator(**SMALL), WAVES, WAVES.mean(axis=1), 2, 0.9),
         (estimators.SeriesForecasterEstimator(**SMALL), WAVES[:, :9], WAVES[:, 9:], TimeSeriesSplit(2), 0.9),
+        (score_estimator(), pd.Series(TEXTS), pd.Series(OPINIONS), 2, 0.9),
     ],
-    ids=["text", "tokens", "series", "images", "numbers", "forecast"],
+    ids=["text", "tokens", "series", "images", "numbers", "forecast", "scores"],
 )
 def test_folds_are_scored(estimator, rows, targets, folds, least):
     """Accuracy, or for numbers the share of the variance: what a simple rule reaches on such rows."""

@@ -69,8 +69,13 @@ def main(folder):
         tuned = {name: models.TextClassifier(start=Path(pretrained, name)) for name in ("tiny", "modernbert")}
         for model in tuned.values():
             model.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
+        scores = models.TextRegressor({"width": 8, "num_heads": 2})
+        scores.adapt(
+            ["good film", "a film", "bad", "badly bad"] * 3, [[5, 0.2], [4, 0.1], [2, 0.6], [1, 1]] * 3
+        )
         labeller = models.TokenClassifier({"max_tokens": 9}, start=Path(pretrained, "tiny"))
         labeller.adapt([["a", "goods", "film"], ["badly", "."]] * 6, [["O", "B-X", "I-X"], ["O", "O"]] * 6)
+    export_saved_model(scores, folder / "scores")
     export_saved_model(labeller, folder / "fine-tuned-tokens")
     export_saved_model(mpnet, folder / "encoder-mpnet")
     export_saved_model(imported, folder / "imported")
