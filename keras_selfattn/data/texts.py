@@ -1,5 +1,6 @@
 """Texts from files: labelled ones from tables and fastText's lines; unlabelled ones from plain text, too."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS, arrow_record
 from keras_selfattn.data.formats.cells import text_of
 from keras_selfattn.data.formats.endings import checked_ending, ending_of
 from keras_selfattn.data.formats.fasttext_lines import read_fasttext
+from keras_selfattn.data.formats.plain_numbers import number_of
 from keras_selfattn.data.formats.records import Record, iter_lines, iter_records
 from keras_selfattn.data.formats.separators import checked_separator, other_separator
 from keras_selfattn.data.labelled import LabelledRows
@@ -20,6 +22,8 @@ from keras_selfattn.user_warnings import warn_user
 
 # Names of columns in a message.
 _SHOWN = 20
+# So many different numbers are a flag, such as 0 and 1.
+_FLAGS = 2
 
 
 def read_table(
@@ -80,8 +84,9 @@ def read_table(
         several = True
     else:
         labels, several = _labels(file, label, records), False
+    note = "" if several else _note_of_numbers(labels)
     kinds = {"kind": TEXTS, "target_kind": LABEL_SET if several else ONE_LABEL}
-    return LabelledRows(texts, labels, str(file), [line for line, _ in records], **kinds)
+    return LabelledRows(texts, labels, str(file), [line for line, _ in records], note=note, **kinds)
 
 
 def read_columns(
@@ -223,6 +228,20 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
                 "Give a name, or a list of names if rows have several."
             )
     return [read(f"{file}: the {column!r} in line {line}", _bare(record[column])) for line, record in records]
+
+
+def _note_of_numbers(labels: Sequence[str]) -> str:
+    """Return what is told of labels that are all numbers, which may be meant as scores; "" for others."""
+    different = set(labels)
+    numbers = [number_of(label) for label in different]
+    if len(different) <= _FLAGS or not all(
+        number is not None and math.isfinite(number) for number in numbers
+    ):
+        return ""
+    return (
+        f"{len(different)} labels that are all numbers, as names of classes. If they are scores, such as "
+        "stars, --task score learns them as numbers."
+    )
 
 
 def _bare(value: Any) -> Any:

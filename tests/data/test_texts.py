@@ -123,3 +123,20 @@ def test_lists_are_no_texts(tmp_path):
         read_table(file)
     with pytest.raises(DataError, match=r"'text' in line 2 must be a text. Received a list"):
         read_corpus(file)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["1", "2.5", "3"], True),
+        (["0", "1", "1"], False),
+        (["1", "2", "good"], False),
+        (["1", "2", "inf"], False),
+    ],
+)
+def test_labels_that_are_all_numbers_are_classes_and_a_note_names_scores(tmp_path, labels, told):
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n" + "".join(f"t,{label}\n" for label in labels), encoding="utf-8")
+    rows = read_table(file)
+    assert rows.targets == labels
+    assert ("3 labels that are all numbers" in rows.note and "--task score" in rows.note) is told

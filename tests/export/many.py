@@ -70,9 +70,7 @@ def main(folder):
         for model in tuned.values():
             model.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
         scores = models.TextRegressor({"width": 8, "num_heads": 2})
-        scores.adapt(
-            ["good film", "a film", "bad", "badly bad"] * 3, [[5, 0.2], [4, 0.1], [2, 0.6], [1, 1]] * 3
-        )
+        scores.adapt(["good film", "a film", "bad", "badly bad"] * 3, [[5, 1], [4, 2], [2, 6], [1, 7]] * 3)
         labeller = models.TokenClassifier({"max_tokens": 9}, start=Path(pretrained, "tiny"))
         labeller.adapt([["a", "goods", "film"], ["badly", "."]] * 6, [["O", "B-X", "I-X"], ["O", "O"]] * 6)
     export_saved_model(scores, folder / "scores")
