@@ -41,7 +41,7 @@ class TextRegressor(TextModel):
         mean: of each number in the training rows; left out before training.
         deviation: standard deviation of each; left out before training.
         text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`
-            decide. Models of pairs have no wide path.
+            decide.
         wide_features: the number of n-grams of the wide path; left out before training.
         start: the model whose vocabulary and weights this one starts from, as for `TextClassifier`.
 
