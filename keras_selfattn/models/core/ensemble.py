@@ -71,11 +71,20 @@ def member_outputs(build: Callable[[], keras.Model], members: int) -> tuple[Tens
     return first.input, found if members > 1 else found[0]
 
 
-def logits_of(x: Tensor | list[Tensor], classes: int, *, exclusive: bool) -> Tensor:
-    """Return the logits of features, `[..., D]` to `[..., C]`; for several encoders their average."""
+def logits_of(
+    x: Tensor | list[Tensor], classes: int, *, exclusive: bool, kernel: str = "glorot_uniform"
+) -> Tensor:
+    """Return the logits of features, `[..., D]` to `[..., C]`; for several encoders their average.
+
+    Args:
+        x: the features; for several encoders a list.
+        classes: C.
+        exclusive: True if the classes exclude each other.
+        kernel: the initializer of the kernel.
+    """
     several = x if isinstance(x, list) else [x]
     found = [
-        keras.layers.Dense(classes, dtype="float32", name=_logits(place))(each)
+        keras.layers.Dense(classes, kernel_initializer=kernel, dtype="float32", name=_logits(place))(each)
         for place, each in enumerate(several)
     ]
     return Averaged(exclusive, dtype="float32", name="averaged")(found) if len(found) > 1 else found[0]

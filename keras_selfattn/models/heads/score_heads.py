@@ -47,7 +47,8 @@ class ScoreHead(NumbersHead):
 
     def _mixed(self, x: Tensor | list[Tensor], wide: Tensor | None, first: Shares) -> Tensor:
         """Return the numbers of attention and of the wide path together, `[B, N]`."""
-        found = logits_of(x, len(self.mean), exclusive=False)
+        # Attention begins with the mean: the loss of other first guesses is several times that of the mean.
+        found = logits_of(x, len(self.mean), exclusive=False, kernel="zeros")
         if wide is None:
             return found
         # Log-probabilities may be added; two predictions of one number are averaged.
