@@ -20,6 +20,8 @@ _PREDICT_BATCH = 256
 _HOTTEST = 10.0
 # Fewer rows are too noisy: one more mistake would change the temperature.
 _FEWEST = 20
+# The first shares of two paths to numbers count as much as so many rows.
+_PRIOR_ROWS = 20
 # Keras' own: below it probabilities are equal.
 _LEAST = 1e-7
 
@@ -242,9 +244,11 @@ class NumberShares:
             self._wide = self._path([0.0, 1.0])
         deep, wide = self._path([1.0, 0.0]), self._wide  # [B, N]
         root = np.sqrt(self._weights)[:, None]
-        paths = np.stack([(root * deep).ravel(), (root * wide).ravel()], axis=1)
-        finite = np.isfinite(paths).all()
-        shares = nnls(paths, (root * self._targets).ravel())[0] if finite else np.array([1.0, 0.0])
+        # Few rows would shrink both paths to what is sure; rows of the first shares hold against it.
+        prior = math.sqrt(_PRIOR_ROWS * deep.shape[1]) * np.eye(2)
+        paths = np.vstack([np.stack([(root * deep).ravel(), (root * wide).ravel()], axis=1), prior])
+        wanted = np.concatenate([(root * self._targets).ravel(), prior @ self._mixture.first[:2]])
+        shares = nnls(paths, wanted)[0] if np.isfinite(paths).all() else np.array([1.0, 0.0])
         self._mixture.shares.assign(shares)
         error = shares[0] * deep + shares[1] * wide - self._targets
         absolute = np.abs(error) * self._head.deviation

@@ -128,7 +128,11 @@ def test_the_shares_of_both_paths_are_those_of_least_squares(model):
     fit = NumberShares(model, rows)
     deep, wide = (fit._path(shares).ravel() for shares in ([1.0, 0.0], [0.0, 1.0]))
     targets = (np.array(STARS) - model.head.mean) / model.head.deviation
-    wanted = np.linalg.lstsq(np.stack([deep, wide], axis=1), targets.ravel(), rcond=None)[0]
+    # As many rows of a prior, for each of two scores, say the first shares.
+    first = np.array(model.core.get_layer("mixture").first[:2])
+    paths = np.stack([deep, wide], axis=1)
+    held = 20 * 2
+    wanted = np.linalg.solve(paths.T @ paths + held * np.eye(2), paths.T @ targets.ravel() + held * first)
     assert (wanted > 0).all()  # or they would be cut
     assert calibrate(model, rows) == 1.0
     np.testing.assert_allclose(model.core.get_layer("mixture").shares, wanted, atol=1e-5)
