@@ -230,7 +230,7 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     return [read(f"{file}: the {column!r} in line {line}", _bare(record[column])) for line, record in records]
 
 
-def _note_of_numbers(labels: Sequence[str]) -> str:
+def _note_of_numbers(labels: Sequence[Any]) -> str:
     """Return what is told of labels that are all numbers, which may be meant as scores; "" for others."""
     different = set(labels)
     numbers = [number_of(label) for label in different]

@@ -51,8 +51,9 @@ def fitted(
     """
     weights = np.ones(len(texts)) if weights is None else weights.astype(np.float64)
     chosen = _chosen(texts, weights)
-    texts, targets, weights = [texts[int(row)] for row in chosen], targets[chosen], weights[chosen]
-    counts = Counts.of(config, texts)
+    rows: Any = [texts[int(row)] for row in chosen]
+    targets, weights = targets[chosen], weights[chosen]
+    counts = Counts.of(config, rows)
     features = counts.features(targets.shape[1])
     values = counts.values(features)  # [B, F]
     fit, error = (_logistic, _cross_entropy) if bounded else (_ridge, _squared_error)
