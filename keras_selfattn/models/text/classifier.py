@@ -103,7 +103,7 @@ class TextModel(TextOrPairs):
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TextClassifier(TextModel, Classifier):
+class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved
