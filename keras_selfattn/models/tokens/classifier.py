@@ -21,8 +21,12 @@ from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
+from keras_selfattn.models.tokens.text_spans import SpanMarks
 from keras_selfattn.models.word_model import WordModel, Words
 from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.text_spans import Span
+from keras_selfattn.rows.text_tokens import split_text, token_places
+from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.tokens import TOKENS
 
 Tensor = Any
@@ -115,6 +119,40 @@ class TokenClassifier(WordModel[Words]):
             batch_size: rows in a step.
         """
         return cast(PositionHead, self.head).answered(self.predict(x, batch_size, verbose=0))
+
+    def spans(self, texts: Any, batch_size: int | None = None) -> list[list[Span]]:
+        """Return the spans of each raw text, in order: its parts that the labels of its tokens mark.
+
+        Texts are split into tokens as the files of annotation tools are (`rows.text_tokens`): words, between
+        white space, and single characters of punctuation and of scripts without blanks. Which of the tokens'
+        labels are a span, `models.tokens.text_spans.SpanMarks` says.
+
+        Args:
+            texts: raw texts. Bytes are read as UTF-8.
+            batch_size: rows in a step.
+
+        Raises:
+            DataError: for rows that are no texts, or a model that has not seen any rows.
+
+        Example:
+
+            >>> model = TokenClassifier(TokenConfig(width=8, num_layers=1, num_heads=2, hash_buckets=64))
+            >>> model.compile()
+            >>> _ = model.fit([["Ada", "wrote"]] * 40, [["B-PER", "O"]] * 40, epochs=8, verbose=0)
+            >>> [(each.text, each.label, each.start, each.end) for each in model.spans([" Ada wrote"])[0]]
+            [('Ada', 'PER', 1, 4)]
+        """
+        head = cast(PositionHead, self.head)
+        if isinstance(texts, str | bytes):
+            raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
+        raw = TEXTS.read(texts)
+        outputs = self.predict(list(map(split_text, raw)), batch_size, verbose=0)
+        answers = zip(raw, head.chosen(outputs), outputs, strict=True)
+        marks = SpanMarks(head.labels)
+        return [
+            marks.spans(text, token_places(text), chosen, row[np.arange(len(chosen)), chosen])
+            for text, chosen, row in answers
+        ]
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core
