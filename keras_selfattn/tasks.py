@@ -43,6 +43,12 @@ COLUMNS = (
 """Options for reading a table, whatever its task."""
 OPTIONS = (
     OptionSpec(
+        "--text-pair",
+        "Column with the second text of each row: a hypothesis, an answer.",
+        metavar="COLUMN",
+        without="one text a row",
+    ),
+    OptionSpec(
         "--label-separator",
         "Character between the labels of a row that has several.",
         metavar="CHAR",
@@ -411,9 +417,17 @@ TASKS = (
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS}),
         files=".csv, .tsv, .jsonl, .parquet, .feather",
-        learned="texts with labels",
-        reading={"text": "text", "label": "label", "label_separator": None, **_OF_TABLES},
-        settings=_OF_TEXTS,
+        learned="texts, or pairs of texts, with labels",
+        reading={
+            "text": "text",
+            "text_pair": None,
+            "label": "label",
+            "label_separator": None,
+            **_OF_TABLES,
+        },
+        settings=frozenset(
+            {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
+        ),
         read=_texts,
         chosen=_MEMBERS,
         begins=True,

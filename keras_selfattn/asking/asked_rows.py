@@ -6,18 +6,33 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
+from keras_selfattn.asking.input_cells import (
+    NamedColumns,
+    check_text_pair,
+    input_columns,
+    input_value,
+    is_text,
+    takes_pairs,
+)
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.formats.records import FIRST_ROWS, Record, iter_records
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
 from keras_selfattn.serving.errors import InvalidInputError
+from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
 
 # The endings of files of series.
 _SERIES = frozenset({".ts", ".npz"})
 # The endings of files whose rows may have different columns.
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
+# The options of a table, by name.
+_OF_FILES = {
+    "column": "--column",
+    "text_pair": "--text-pair",
+    "separator": "--separator",
+    "has_header": "--no-header",
+}
 # The columns that the user gave, to show beside the answer; and the row to send.
 QueryRow = tuple[dict[str, Any], dict[str, Any]]
 Wrap = Callable[[BinaryIO], BinaryIO]
@@ -32,14 +47,24 @@ def check_asked(texts: tuple[str, ...], file: Path | None, options: Mapping[str,
     """
     if texts and file is not None:
         raise InvalidInputError("Give texts or --file, not both.")
-    flags = {"column": "--column", "separator": "--separator", "has_header": "--no-header"}
-    for name, flag in flags.items():
+    for name, flag in _OF_FILES.items():
         if options[name] is not None and file is None:
             raise InvalidInputError(f"{flag} is for a --file.")
+    if options["pair"]:
+        _check_pairs(texts, file)
     if file is not None and not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
     if file is None and not texts and sys.stdin.isatty():
         raise InvalidInputError("Give texts, --file, or rows on standard input, one a line.")
+
+
+def _check_pairs(texts: tuple[str, ...], file: Path | None) -> None:
+    if file is not None:
+        raise InvalidInputError("--pair is for texts. The columns of a --file are --column and --text-pair.")
+    if not texts or len(texts) % 2:
+        raise InvalidInputError(
+            f"--pair takes an even number of texts: the two of each row. Received {len(texts)}."
+        )
 
 
 def asked_rows(
@@ -53,10 +78,10 @@ def asked_rows(
 
     Args:
         signature: to ask.
-        texts: rows of a model with one input.
+        texts: rows of a model with one input; with the option `pair` each two are one.
         file: a table, or series.
-        options: `column` of the table, for a model with one input, its `separator`, and `has_header`, False
-            for none; each may be None.
+        options: `column` and `text_pair`, of the table, its `separator`, and `has_header`, False for none;
+            each may be None. And `pair`, a flag.
         wrap: wraps the opened table, for example in a progress bar.
 
     Raises:
@@ -66,9 +91,12 @@ def asked_rows(
     form = table_form(options)
     if file is not None and ending_of(file) in _SERIES:
         checked_separator(file, **form)
-        return _series(signature, file, options["column"])
+        return _series(signature, file, NamedColumns(options["column"], options["text_pair"]))
     if file is not None:
-        return _from_file(signature, file, options["column"], form, wrap)
+        named = NamedColumns(options["column"], options["text_pair"])
+        return _from_file(signature, file, named, form, wrap)
+    if options["pair"]:
+        return _pairs(signature, texts)
     lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
     name = _only_input(signature, "the rows")
     return (
@@ -82,23 +110,34 @@ def table_form(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"separator": options["separator"], "has_header": options["has_header"] is not False}
 
 
-def _series(signature: Signature, file: Path, column: str | None) -> Iterator[QueryRow]:
+def _pairs(signature: Signature, texts: tuple[str, ...]) -> Iterator[QueryRow]:
+    if not takes_pairs(signature):
+        inputs = ", ".join(map(repr, signature.inputs))
+        raise InvalidInputError(f"--pair is for a model of pairs of texts. The model takes {inputs}.")
+    for row, pair in enumerate(zip(texts[::2], texts[1::2], strict=True)):
+        given = dict(zip((TEXT, TEXT_PAIR), pair, strict=True))
+        yield given, {name: input_value(signature, name, text, f"row {row}") for name, text in given.items()}
+
+
+def _series(signature: Signature, file: Path, named: NamedColumns) -> Iterator[QueryRow]:
     from keras_selfattn.data.series import read_long_series
 
-    if column is not None:
-        raise InvalidInputError(f"--column is that of a table. {file} has none.")
+    for name, flag in (("column", "--column"), ("text_pair", "--text-pair")):
+        if getattr(named, name) is not None:
+            raise InvalidInputError(f"{flag} is that of a table. {file} has none.")
     name = _only_input(signature, "a file of series")
     for row, series in enumerate(read_long_series(file)):
         yield {"row": row}, {name: series}
 
 
 def _from_file(
-    signature: Signature, file: Path, column: str | None, form: dict[str, Any], wrap: Wrap | None
+    signature: Signature, file: Path, named: NamedColumns, form: dict[str, Any], wrap: Wrap | None
 ) -> Iterator[QueryRow]:
     known, records = _with_columns(file, iter_records(file, wrap, **form))
-    if column in known:
+    check_text_pair(signature, named.text_pair)
+    if named.column in known and not takes_pairs(signature):
         _only_input(signature, "--column")
-    columns = input_columns(signature, file, known, column) if known else {}
+    columns = input_columns(signature, file, known, named) if known else {}
     for line, record in records:
         missing = [
             source
@@ -141,6 +180,11 @@ def _with_columns(file: Path, records: Iterator[Record]) -> tuple[list[str], Ite
 def _only_input(signature: Signature, what: str) -> str:
     if len(signature.inputs) == 1:
         return next(iter(signature.inputs))
+    if takes_pairs(signature):
+        raise InvalidInputError(
+            "The model takes pairs of texts: give --pair and the two texts of each row, or --file with their "
+            "columns, --column and --text-pair."
+        )
     inputs = ", ".join(map(repr, signature.inputs))
     raise InvalidInputError(
         f"The model takes {inputs}: {what} can be for one input only. Use --file with their columns."

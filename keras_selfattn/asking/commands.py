@@ -121,12 +121,19 @@ OUTPUTS = OptionSpec(
     without="label and score, or all",
     many=True,
 )
+TEXT_PAIR = OptionSpec(
+    "--text-pair",
+    "Column of the second texts, of a model of pairs.",
+    metavar="COLUMN",
+    without="text_pair",
+)
 
 QUERY = AskingCommand(
     "query",
     """Ask the served MODEL about texts, tokens, series or images.
 
-    Rows are TEXTS, those of --file or, without either, the lines of standard input.
+    Rows are TEXTS, those of --file or, without either, the lines of standard input. With --pair, each two
+    TEXTS are a row.
 
     A classifier answers with a label and its probability, other models with all their outputs. Numbers, and
     lists of them, are written as JSON: a series is '[0.1, 0.3]'. Tokens stand between blanks, or in a JSON
@@ -142,9 +149,16 @@ QUERY = AskingCommand(
             ),
             OptionSpec(
                 "--column",
-                "Column of --file to ask, of a model with one input.",
+                "Column of --file to ask, of a model with one input; of pairs, that of the first texts.",
                 metavar="COLUMN",
                 without="the one named as the input",
+            ),
+            TEXT_PAIR,
+            OptionSpec(
+                "--pair",
+                "Ask a model of pairs: each two TEXTS are a row.",
+                switch=True,
+                default=False,
             ),
             SEPARATOR,
             NO_HEADER,

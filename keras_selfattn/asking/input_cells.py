@@ -5,14 +5,15 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_selfattn.data.formats.cells import text_of, token_texts
 from keras_selfattn.data.formats.separators import other_separator
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import is_missing
 from keras_selfattn.rows.written_lists import written_list
 from keras_selfattn.serving.client import Signature, TensorSpec
+from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
 
 # Name of the input for files: the user gives their names, and their content is sent.
 _FILES = "encoded"
@@ -21,25 +22,48 @@ _VALUES = "values"
 _SERIES_RANK = 3
 
 
+class NamedColumns(NamedTuple):
+    """The columns that a user or a training named: of a single input or first texts, and of second texts."""
+
+    column: str | None = None
+    text_pair: str | None = None
+
+
 def input_columns(
-    signature: Signature, file: Path, record: Sequence[str], column: str | None
+    signature: Signature,
+    file: Path,
+    record: Sequence[str],
+    named: NamedColumns,
+    trained: NamedColumns = NamedColumns(),  # noqa: B008 - a tuple
 ) -> dict[str, str]:
-    """Return the column of each input: that of its name; for a single input, `column` or the only one.
+    """Return the column of each input: the one named for it, that of the training, or that of its name.
+
+    A single input may also take the only column.
 
     Args:
         signature: of the model.
         file: of the rows, for messages.
         record: the names of its columns.
-        column: the column of a model with a single input, if it was named.
+        named: the columns that the user named.
+        trained: those of the model's training, which are taken where they are there.
 
     Raises:
+        ConfigError: if one is named that the model does not take.
         DataError: if the columns do not fit the inputs.
     """
-    if column is not None and column not in record:
-        known = ", ".join(map(repr, record))
-        hint = other_separator(file, record)
-        raise DataError(f"{file} has no column {column!r}. Its columns are {known}.{hint}")
-    if column is not None:
+    check_text_pair(signature, named.text_pair)
+    for name in named:
+        if name is not None and name not in record:
+            known = ", ".join(map(repr, record))
+            hint = other_separator(file, record)
+            raise DataError(f"{file} has no column {name!r}. Its columns are {known}.{hint}")
+    present = NamedColumns(*(name if name in record else None for name in trained))
+    column = named.column
+    if column is None and len(signature.inputs) == 1:
+        column = present.column
+    if takes_pairs(signature):
+        found = _pair_columns(signature, record, named, present)
+    elif column is not None:
         found = {next(iter(signature.inputs)): column}
     else:
         found = {name: name for name in signature.inputs if name in record}
@@ -48,9 +72,44 @@ def input_columns(
     wanted = set(signature.inputs) - set(signature.defaults)
     if not wanted <= found.keys() or not set(found.values()) <= set(record):
         known, inputs = ", ".join(map(repr, record)), ", ".join(map(repr, signature.inputs))
-        hint = other_separator(file, record) or " Name the column of a single input with --column."
+        hint = " Name the column of a single input with --column."
+        if takes_pairs(signature):
+            hint = " Name the columns of both texts with --column and --text-pair."
+        hint = other_separator(file, record) or hint
         raise DataError(f"{file} has the columns {known}; the model takes {inputs}.{hint}")
     return found
+
+
+def takes_pairs(signature: Signature) -> bool:
+    """Return True if a signature takes two texts a row."""
+    return {TEXT, TEXT_PAIR} <= signature.inputs.keys()
+
+
+def check_text_pair(signature: Signature, column: str | None) -> None:
+    """Raise ConfigError for a named column of second texts, of a model that takes none."""
+    if column is not None and not takes_pairs(signature):
+        raise ConfigError(
+            "--text-pair names the column of the second texts, for a model of pairs. The model takes "
+            f"{', '.join(map(repr, signature.inputs))}: leave it out. Received {column!r}."
+        )
+
+
+def _pair_columns(
+    signature: Signature, record: Sequence[str], named: NamedColumns, trained: NamedColumns
+) -> dict[str, str]:
+    """Return the columns of the inputs of a pair of texts, of those that are there.
+
+    Raises:
+        DataError: for one column as both texts.
+    """
+    given = {TEXT: named.column or trained.column, TEXT_PAIR: named.text_pair or trained.text_pair}
+    found = {name: given.get(name) or name for name in signature.inputs}
+    if found[TEXT] == found[TEXT_PAIR]:
+        raise DataError(
+            f"The texts of a pair are in two columns. Received {found[TEXT]!r} for both: name them "
+            "with --column and --text-pair."
+        )
+    return {name: source for name, source in found.items() if source in record}
 
 
 def _only_column(file: Path, name: str) -> str:

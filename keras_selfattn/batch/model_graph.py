@@ -8,10 +8,11 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.asking.input_cells import NamedColumns
 from keras_selfattn.errors import ConfigError, DataError, first_line
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.files.version_files import GRAPHS, digest
@@ -19,7 +20,7 @@ from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.inputs import checked_inputs
 from keras_selfattn.serving.client.server_ref import ServerRef
 from keras_selfattn.serving.errors import InvalidInputError
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, TEXT, TEXT_PAIR
 
 
 class RowError(Exception):
@@ -33,12 +34,12 @@ class ModelPath:
     Args:
         path: a `.keras` file, or the folder of one version of a SavedModel.
         digest: of its content.
-        column: the column that its training read its rows from, if known.
+        columns: the columns that its training read its rows from, where they are known.
     """
 
     path: Path
     digest: str
-    column: str | None = None
+    columns: NamedColumns = field(default_factory=NamedColumns)
 
 
 def find_model(model: str | Path) -> ModelPath:
@@ -52,7 +53,7 @@ def find_model(model: str | Path) -> ModelPath:
     if file.is_file() and file.suffix == ".keras":
         with file.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
-        return ModelPath(file.absolute(), f"sha256:{found}", _trained_column(file.parent))
+        return ModelPath(file.absolute(), f"sha256:{found}", _trained_columns(file.parent))
     versions = [child for child in path.iterdir() if child.name.isdigit()] if path.is_dir() else []
     newest = max(versions, key=lambda version: int(version.name), default=path)
     folder = path if _is_saved_model(path) else newest
@@ -182,17 +183,17 @@ def _is_saved_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in GRAPHS)
 
 
-def _trained_column(folder: Path) -> str | None:
-    """Return the column with the texts of a run's training, if it tells."""
+def _trained_columns(folder: Path) -> NamedColumns:
+    """Return the columns with the texts of a run's training, and the second ones of pairs, if it tells."""
     from keras_selfattn.errors import RunError
     from keras_selfattn.runs.run_folder import read_config
 
     try:
         reading = read_config(folder).get("reading")
     except RunError:
-        return None
-    column = reading.get("text") if isinstance(reading, dict) else None
-    return column if isinstance(column, str) else None
+        return NamedColumns()
+    found = [reading.get(name) if isinstance(reading, dict) else None for name in (TEXT, TEXT_PAIR)]
+    return NamedColumns(*(column if isinstance(column, str) else None for column in found))
 
 
 def _reason(error: Any) -> str:

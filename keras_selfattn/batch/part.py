@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, is_text
 from keras_selfattn.batch.length_batches import BatchModel, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
@@ -200,8 +200,8 @@ def part_for(
     signature: Signature,
     outputs: Sequence[str],
     *,
-    column: str | None,
-    trained_column: str | None,
+    columns: NamedColumns,
+    trained_columns: NamedColumns,
     separator: str | None,
     has_header: bool,
     batch_size: int,
@@ -214,21 +214,19 @@ def part_for(
         target: the output.
         signature: of the model.
         outputs: the outputs to write; none for the usual ones.
-        column: the column of a model with one input, if named.
-        trained_column: the column that the model's training read, taken if it is there.
+        columns: those that are named: of a model with one input, or of pairs of texts.
+        trained_columns: those that the model's training read, taken where they are there.
         separator: of the columns.
         has_header: False if the first line is a row.
         batch_size: the most rows in a batch.
         named: True if errors name the file.
 
     Raises:
-        ConfigError: for an unknown output.
+        ConfigError: for an unknown output, or a named column that the model does not take.
         DataError: if columns are missing, or have the name of an answer.
     """
-    columns = open_rows(file, separator, has_header).columns
-    if column is None and trained_column in columns and len(signature.inputs) == 1:
-        column = trained_column
+    present = open_rows(file, separator, has_header).columns
     # A JSON Lines file without a readable row has no columns; its rows are errors.
-    inputs = input_columns(signature, file, columns, column) if columns else {}
-    names = answer_columns(signature, outputs, columns, str(file))
-    return Part(file, target, separator, has_header, tuple(columns), inputs, names, batch_size, named)
+    inputs = input_columns(signature, file, present, columns, trained_columns) if present else {}
+    names = answer_columns(signature, outputs, present, str(file))
+    return Part(file, target, separator, has_header, tuple(present), inputs, names, batch_size, named)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import input_columns, input_value
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
 from keras_selfattn.batch.model_graph import LoadedGraph, ModelPath, find_model
 from keras_selfattn.errors import DataError
@@ -28,8 +28,9 @@ class Predictor:
     Args:
         model: a run folder, a `.keras` file, or a SavedModel's folder, of one version or of all of them.
         outputs: the outputs to add; by default a classifier's label and score, and all of other models.
-        column: the column to read, of a model with one input; by default that of its training, or of the
-            input's name.
+        column: the column to read, of a model with one input, or the first texts of a model of pairs; by
+            default that of its training, or of the input's name.
+        text_pair: the column of the second texts, of a model of pairs; by default as for `column`.
         signature: the signature to call.
         batch_size: the most rows in a call of the graph; those of a batch are sorted by length.
 
@@ -65,11 +66,12 @@ class Predictor:
         *,
         outputs: Sequence[str] | None = None,
         column: str | None = None,
+        text_pair: str | None = None,
         signature: str = DEFAULT_SIGNATURE,
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
         self._model = find_model(model)
-        self._outputs, self._column = list(outputs or ()), column
+        self._outputs, self._columns = list(outputs or ()), NamedColumns(column, text_pair)
         self._signature, self._batch_size = signature, batch_size
 
     def __call__(self, columns: Columns) -> dict[str, Any]:
@@ -87,10 +89,7 @@ class Predictor:
         return {**columns, **{added[name]: _array(values, dtypes[name]) for name, values in found.items()}}
 
     def _inputs(self, graph: LoadedGraph, columns: Columns, names: list[str]) -> dict[str, list[Any]]:
-        column = self._column
-        if column is None and self._model.column in names and len(graph.signature.inputs) == 1:
-            column = self._model.column
-        chosen = input_columns(graph.signature, Path("the batch"), names, column)
+        chosen = input_columns(graph.signature, Path("the batch"), names, self._columns, self._model.columns)
         return {
             name: [
                 input_value(graph.signature, name, _value(value), f"row {row} (counted from 0)")

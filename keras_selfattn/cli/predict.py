@@ -11,8 +11,17 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn
 
 from keras_selfattn.asking.asked_rows import table_form
-from keras_selfattn.asking.commands import CALLS, ENCRYPTION, OUTPUTS, SIGNATURE, VERSION, connected
+from keras_selfattn.asking.commands import (
+    CALLS,
+    ENCRYPTION,
+    OUTPUTS,
+    SIGNATURE,
+    TEXT_PAIR,
+    VERSION,
+    connected,
+)
 from keras_selfattn.asking.exit_status import SOME_ROWS
+from keras_selfattn.asking.input_cells import NamedColumns
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, RunProgress, predict_files
 from keras_selfattn.cli.shared.backend import import_tensorflow
@@ -52,9 +61,10 @@ _PANELS = {
         Option(
             "--column",
             metavar="COLUMN",
-            help="Column to read, of a model with one input.",
+            help="Column to read, of a model with one input; of pairs, that of the first texts.",
             without="the one of its training, or named as the input",
         ),
+        TEXT_PAIR,
         SEPARATOR,
         NO_HEADER,
     ),
@@ -142,7 +152,7 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         # One batch at a time leaves cores idle: reading its texts takes one, whatever TensorFlow has.
         yield LocalEngine(
             graph,
-            partial(_part, graph.signature, trained_column=found.column, options=options),
+            partial(_part, graph.signature, trained_columns=found.columns, options=options),
             available_cpus(),
         )
 
@@ -153,7 +163,7 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
         with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
             connect(options["ray"], options["timeout"], "ray.data")
-        make_part = partial(_part, trained_column=found.column, options=options)
+        make_part = partial(_part, trained_columns=found.columns, options=options)
         yield RayEngine(found, options["signature"], make_part, options["workers"])
 
     return made_of, local if options["ray"] is None else on_ray
@@ -171,9 +181,8 @@ def _served(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     @contextmanager
     def engine() -> Iterator[Engine]:
         with client:
-            yield LocalEngine(
-                served, partial(_part, served.signature, trained_column=None, options=options), _CALLS
-            )
+            made = partial(_part, served.signature, trained_columns=NamedColumns(), options=options)
+            yield LocalEngine(served, made, _CALLS)
 
     return made_of, engine
 
@@ -184,7 +193,10 @@ _CALLS = 4
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that answers depend on."""
-    return {name: options[name] for name in ("column", "separator", "has_header", "outputs", "signature")}
+    names = ("column", "separator", "has_header", "outputs", "signature")
+    read = {name: options[name] for name in names}
+    # A run that an earlier version began has no such option.
+    return read if options["text_pair"] is None else {**read, "text_pair": options["text_pair"]}
 
 
 def _part(
@@ -192,7 +204,7 @@ def _part(
     file: Path,
     target: Path,
     *,
-    trained_column: str | None,
+    trained_columns: NamedColumns,
     options: dict[str, Any],
     named: bool,
 ) -> "Part":
@@ -203,8 +215,8 @@ def _part(
         target,
         signature,
         options["outputs"],
-        column=options["column"],
-        trained_column=trained_column,
+        columns=NamedColumns(options["column"], options["text_pair"]),
+        trained_columns=trained_columns,
         **table_form(options),
         batch_size=options["batch_size"],
         named=named,

@@ -1,4 +1,4 @@
-"""Texts from files: labelled ones from tables and fastText's lines; unlabelled ones from plain text, too."""
+"""Texts, and pairs of them, from files: labelled ones from tables and fastText's lines; others, too."""
 
 import math
 from collections.abc import Sequence
@@ -13,9 +13,10 @@ from keras_selfattn.data.formats.plain_numbers import number_of
 from keras_selfattn.data.formats.records import Record, iter_lines, iter_records
 from keras_selfattn.data.formats.separators import checked_separator, other_separator
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import LabelList, LabelReader, is_missing
 from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.written_lists import WrittenList, written_list
 from keras_selfattn.user_warnings import warn_user
@@ -32,6 +33,7 @@ def read_table(
     label: str = "label",
     label_separator: str | None = None,
     *,
+    text_pair: str | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> LabelledRows:
@@ -49,12 +51,15 @@ def read_table(
         text: name of the column with the texts; its number, such as "2", without a header.
         label: name of the column with the labels, or its number.
         label_separator: the separator of a row's labels, if it can have several.
+        text_pair: name of the column with the second text of each row, or its number: rows are then pairs,
+            `(text, text_pair)`. A row may lack one of its texts, which is counted in a warning.
         separator: the separator of columns, as for `records.iter_records`.
         has_header: False if the first line is a row.
 
     Raises:
-        ConfigError: for an invalid `separator`; for one, or no header, of a file without columns.
-        DataError: for an empty `label_separator`; if the file is missing, empty, of another kind, not UTF-8
+        ConfigError: for an invalid `separator`; for one, `text_pair` or no header of a file without columns.
+        DataError: for an empty `label_separator`; for a `text_pair` that is another column as well, or is
+            empty in all rows; if the file is missing, empty, of another kind, not UTF-8
             (with the line), has no such column (with its columns), rows of another width (with the line), no
             rows, rows without a label (with their number and first line), or lists as labels in another
             form, or in some rows only (with the line).
@@ -73,10 +78,15 @@ def read_table(
         raise DataError("`label_separator` must be at least one character. Received ''.")
     if ending_of(file) == ".txt":
         checked_separator(file, separator, has_header)
+        if text_pair is not None:
+            raise ConfigError(
+                f"`text_pair` (--text-pair) is a column, and {file} has none: its lines are labels and a "
+                "text. Give a table, such as a .csv."
+            )
         return read_fasttext(file)
-    hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
-    records = read_columns(file, (text, label), hint, separator=separator, has_header=has_header)
+    records = _table_records(file, (text, text_pair, label), separator=separator, has_header=has_header)
     texts = texts_of(file, text, records)
+    inputs: Sequence[Any] = texts if text_pair is None else _pairs(file, texts, text_pair, records)
     if not any(isinstance(record.get(label), list) for _, record in records):
         records = _with_lists(file, label, label_separator, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
@@ -84,9 +94,44 @@ def read_table(
         several = True
     else:
         labels, several = _labels(file, label, records), False
-    note = "" if several else _note_of_numbers(labels)
-    kinds = {"kind": TEXTS, "target_kind": LABEL_SET if several else ONE_LABEL}
-    return LabelledRows(texts, labels, str(file), [line for line, _ in records], note=note, **kinds)
+    kind = TEXTS if text_pair is None else TEXT_PAIRS
+    kinds = {"kind": kind, "target_kind": LABEL_SET if several else ONE_LABEL}
+    return LabelledRows(inputs, labels, str(file), [line for line, _ in records], **kinds)
+
+
+def _table_records(file: Path, columns: tuple[str, str | None, str], **form: Any) -> list[Record]:
+    """Return the rows of a table with the columns `text`, `text_pair` (None for one text) and `label`."""
+    text, text_pair, label = columns
+    if text_pair is None:
+        hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
+        return read_columns(file, (text, label), hint, **form)
+    for name, other in (("text", text), ("label", label)):
+        if text_pair == other:
+            raise DataError(
+                f"`text_pair` (--text-pair) must be another column than `{name}` (--{name}). Received "
+                f"{text_pair!r} for both."
+            )
+    hint = " Name those with `text` (--text), `text_pair` (--text-pair) and `label` (--label)."
+    return read_columns(file, (text, text_pair, label), hint, **form)
+
+
+def _pairs(file: Path, texts: Sequence[str], column: str, records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Return the pairs of the texts and those of a second column, whose empty ones are told."""
+    seconds = texts_of(file, column, records)
+    if not any(second.strip() for second in seconds):
+        raise DataError(
+            f"{file}: the {column!r} is empty in all {len(records):,} rows, so they are no pairs. Name the "
+            "column of the second texts with `text_pair` (--text-pair), or leave it out for one text a row."
+        )
+    # Rows of JSON without the key have a warning of their own.
+    rows = zip(records, seconds, strict=True)
+    empty = [line for (line, record), second in rows if column in record and not second.strip()]
+    if empty:
+        warn_user(
+            f"{file}: {len(empty):,} of {len(records):,} rows have an empty {column!r}, the first at line "
+            f"{empty[0]}. Each is a pair with an empty second text."
+        )
+    return list(zip(texts, seconds, strict=True))
 
 
 def read_columns(

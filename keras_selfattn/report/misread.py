@@ -1,6 +1,7 @@
 """The rows that a model answers wrongly and most surely, with their input, answer and probability."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -57,14 +58,14 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
             title, ["place", "tokens", *columns[3:], score], [_token_line(rows, line) for line in lines]
         )
         return Section(title, [f"{about} The wrong token is framed.", table])
-    inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
+    named, inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
     cells = [
-        [line[0], shown, *map(_judged, line[2:-1]), line[-1]]
+        [line[0], *shown, *map(_judged, line[2:-1]), line[-1]]
         for line, shown in zip(lines, inputs, strict=True)
     ]
-    table = Table(title, ["place", rows.kind.name, *columns, score], cells)
+    table = Table(title, ["place", *named, *columns, score], cells)
     begin = [] if numbers else [_BEGIN.replace("text", rows.kind.name)]
-    return Section(title, [about, *begin, *_note(rows, head, inputs), table])
+    return Section(title, [about, *begin, *_note(rows, head, list(chain(*inputs))), table])
 
 
 def _counted(found: int, what: str, numbers: bool) -> str:
@@ -79,14 +80,25 @@ def _counted(found: int, what: str, numbers: bool) -> str:
 
 def _inputs(
     head: Head, rows: LabelledRows, outputs: Any, chosen: Sequence[int], model: RawModel | None
-) -> list[Markup]:
-    """Return the inputs of the chosen rows as they are shown."""
+) -> tuple[list[str], list[list[Markup]]]:
+    """Return the columns of the chosen rows' inputs, and their cells: both texts of a pair have one each."""
     key, pictures = rows.kind.key, {row: rows.kind.picture(rows.inputs[row]) for row in chosen}
     short = [rows.inputs[row] for row in chosen[:_COLOURED] if _can_be_coloured(pictures[row])]
     coloured = dict(zip(map(key, short), _explained(model, short), strict=False))
-    return [
+    drawn = [
         _drawn(pictures[row], head, rows, outputs, row, coloured.get(key(rows.inputs[row]))) for row in chosen
     ]
+    if len(rows.kind.headings) < 2 or not isinstance(pictures[chosen[0]], Written):
+        return [rows.kind.name], [[each] for each in drawn]
+    parts = [list(map(isolated, rows.kind.cells(rows.inputs[row]))) for row in chosen]
+    if not coloured:
+        return list(rows.kind.headings), parts
+    # The tokens of all parts attend to each other, so their colours are in a cell of their own.
+    beside = [
+        each if key(rows.inputs[row]) in coloured else isolated("")
+        for row, each in zip(chosen, drawn, strict=True)
+    ]
+    return [*rows.kind.headings, "attention"], [[*of, each] for of, each in zip(parts, beside, strict=True)]
 
 
 def _can_be_coloured(picture: Picture) -> bool:

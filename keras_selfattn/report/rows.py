@@ -136,11 +136,21 @@ def _leaks(
         loose = leaks(*(list(map(kept.kind.loose_key, rows.inputs)) for rows in (kept, held_out)))
         words = f"{name} rows that are training rows but for {kept.kind.alike_but_for}"
         counted.append([words, max(0, len(loose) - len(shared))])
+    counted += [
+        [f"{name} rows whose {part} is in a training row", len(leaks(before, after))]
+        for part, (before, after) in _parts(kept, held_out).items()
+    ]
     examples = [
         [name, held_out.place(row), kept.place(before), held_out.kind.shown(held_out.inputs[row])]
         for row, before in shared[:_EXAMPLES]
     ]
     return counted, examples
+
+
+def _parts(kept: LabelledRows, held_out: LabelledRows) -> dict[str, tuple[list[Hashable], ...]]:
+    """Return the keys of each part of the rows, such as of the first and of the second texts of pairs."""
+    each = [list(map(kept.kind.part_keys, rows.inputs)) for rows in (kept, held_out)]
+    return {part: tuple([keys[part] for keys in rows] for rows in each) for part in each[0][0]}
 
 
 def duplicates(keys: Sequence[Hashable], targets: Sequence[Any]) -> tuple[int, int]:

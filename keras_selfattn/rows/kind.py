@@ -10,7 +10,7 @@ Axes: T (steps), F (features), H (height), W (width), C (channels).
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -107,6 +107,13 @@ class RowKind(ABC, Generic[Row]):
     def loose_key(self, row: Row) -> Hashable:
         """Return a key that is also the same for rows that differ in `alike_but_for`."""
         return self.key(row)
+
+    def part_keys(self, row: Row) -> Mapping[str, Hashable]:
+        """Return the keys of the parts of a row that other rows may share, by name; none if it is one thing.
+
+        The report counts parts of held-out rows that are also in the training rows.
+        """
+        return {}
 
     @abstractmethod
     def length(self, row: Row) -> int:

@@ -33,6 +33,9 @@ class TextPairRows(RowKind[TextPair]):
     def loose_key(self, row: TextPair) -> TextPair:
         return TEXTS.loose_key(row[0]), TEXTS.loose_key(row[1])
 
+    def part_keys(self, row: TextPair) -> dict[str, str]:
+        return dict(zip(NAMES, row, strict=True))
+
     def length(self, row: TextPair) -> int:
         return len(row[0]) + len(row[1])
 

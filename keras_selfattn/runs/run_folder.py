@@ -274,8 +274,10 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file in another format than in training, without its columns
-        counts = {name: value for name, value in reading.items() if type(value) is int}
-        return task.rows(path, {**counts, **given})
+        kept = {name: value for name, value in reading.items() if type(value) is int}
+        if reading.get("text_pair") is not None:  # a pair is one in any format
+            kept = {name: value for name, value in reading.items() if name not in _OF_TABLES}
+        return task.rows(path, {**kept, **given})
 
 
 def is_pretrained(folder: Path) -> bool:

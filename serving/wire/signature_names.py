@@ -8,6 +8,11 @@ Reference: tensorflow/cc/saved_model/signature_constants.h.
 DEFAULT_SIGNATURE = "serving_default"
 """The signature that a request means if it names none."""
 
+TEXT = "text"
+"""The input of a text, string `[batch]`."""
+TEXT_PAIR = "text_pair"
+"""The input of the second text of each row, string `[batch]`, beside `text`."""
+
 # The outputs of `serving_default`; `export/signatures/answers.py` computes them.
 PROBABILITIES = "probabilities"
 """The probability of each class, of a row or of each of its positions."""

@@ -1,15 +1,16 @@
 """Cells of a request are what a training would read: lists, tokens, missing values."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from keras_selfattn.asking.input_cells import input_value
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
 from keras_selfattn.batch.row_files import Window
 from keras_selfattn.batch.row_writers import writer_for
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 
@@ -100,3 +101,43 @@ RECORDS = [{"id": math.nan, "n": [math.nan]}, {"id": None, "n": math.inf}]
 def encoded(path):
     window = Window([1, 2], RECORDS, [0], 0)
     return writer_for(path, ["id", "n"], list(ANSWERS)).encoded(window, [0, 1], ANSWERS)[0]
+
+
+PAIRS = Signature({name: TensorSpec("string", (None,)) for name in ("text", "text_pair")}, {})
+
+
+def test_the_texts_of_a_pair_are_in_the_columns_named_those_of_the_training_or_those_of_their_names():
+    names = ["text", "text_pair", "question", "answer"]
+    both = NamedColumns("question", "answer")
+    for named, trained, wanted in (
+        (NamedColumns(), NamedColumns(), ["text", "text_pair"]),
+        (both, NamedColumns(), ["question", "answer"]),
+        (NamedColumns(), both, ["question", "answer"]),
+        (NamedColumns(text_pair="answer"), NamedColumns("question", "gone"), ["question", "answer"]),
+        (NamedColumns(), NamedColumns("text", "gone"), ["text", "text_pair"]),
+    ):
+        assert list(input_columns(PAIRS, Path("f.csv"), names, named, trained).values()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("signature", "named", "error", "said"),
+    [
+        (
+            PAIRS,
+            NamedColumns(),
+            DataError,
+            "has the columns 'text', 'b'; the model takes 'text', 'text_pair'. Name",
+        ),
+        (PAIRS, NamedColumns(text_pair="c"), DataError, "no column 'c'. Its columns are 'text', 'b'"),
+        (PAIRS, NamedColumns(text_pair="text"), DataError, "in two columns. Received 'text' for both"),
+        (
+            TEXT,
+            NamedColumns(text_pair="b"),
+            ConfigError,
+            "--text-pair .* The model takes 'text': leave it out",
+        ),
+    ],
+)
+def test_columns_that_make_no_pairs_are_refused(signature, named, error, said):
+    with pytest.raises(error, match=said):
+        input_columns(signature, Path("f.csv"), ["text", "b"], named)

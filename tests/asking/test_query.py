@@ -36,6 +36,20 @@ def texts(stock_server):
 
 
 @pytest.fixture
+def pairs(stock_server):
+    """Both texts of a row as one."""
+    inputs = dict.fromkeys(("text", "text_pair"), (tf.string, (None,)))
+    joined = StockSignature(
+        inputs,
+        lambda arrays: {"both": arrays["text"] + b"|" + arrays["text_pair"]},
+        {"both": (tf.string, (None,))},
+    )
+    serving = StockServing({"serving_default": joined})
+    serving.target = stock_server(serving)
+    return serving
+
+
+@pytest.fixture
 def numbers(stock_server):
     """`sum` of a vector and a scale that has a default."""
     inputs = {"x": (tf.float32, (None, 2)), "scale": (tf.float32, (None,))}
@@ -118,6 +132,42 @@ def test_a_column_that_is_not_there_is_named(texts, tmp_path):
     done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--column", "reveiw")
     assert done.exit_code == 1
     assert "has no column 'reveiw'. Its columns are 'review', 'n'." in " ".join(done.output.split())
+
+
+def test_each_two_texts_are_a_pair_or_two_columns_of_a_file(pairs, tmp_path):
+    done = invoke(pairs, "query", "a", "b", "c", "", "--pair", "--format", "csv")
+    assert done.exit_code == 0, done.output
+    assert list(csv.reader(io.StringIO(done.output))) == [
+        ["text", "text_pair", "both"],
+        ["a", "b", "a|b"],
+        ["c", "", "c|"],
+    ]
+    table = tmp_path / "rows.jsonl"
+    table.write_text('{"premise": "a", "hypothesis": "b"}\n')
+    named = ["--column", "premise", "--text-pair", "hypothesis"]
+    done = invoke(pairs, "query", "--file", table, *named, "--format", "json")
+    assert json.loads(done.output) == {"premise": "a", "hypothesis": "b", "both": "a|b"}
+
+
+def test_what_is_no_pair_for_the_model_is_named(pairs, texts, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("text,b\na,b\n")
+    for serving, arguments, said in (
+        (pairs, ["a", "b"], "takes pairs of texts: give --pair and the two texts of each row, or --file"),
+        (
+            pairs,
+            ["a", "b", "c", "--pair"],
+            "--pair takes an even number of texts: the two of each row. Received 3",
+        ),
+        (pairs, ["--pair", "--file", table], "--pair is for texts"),
+        (pairs, ["a", "--text-pair", "b"], "--text-pair is for a --file"),
+        (pairs, ["--file", table], "Name the columns of both texts with --column and --text-pair"),
+        (texts, ["a", "b", "--pair"], "--pair is for a model of pairs of texts. The model takes 'text'"),
+        (texts, ["--file", table, "--text-pair", "b"], "--text-pair names the column of the second texts"),
+    ):
+        done = invoke(serving, "query", *arguments)
+        assert done.exit_code, arguments
+        assert said in " ".join(done.output.split()), done.output
 
 
 def test_a_file_of_one_column_needs_no_name(texts, tmp_path):

@@ -5,6 +5,7 @@ from concurrent.futures import Executor, Future
 
 import pytest
 
+from keras_selfattn.asking.input_cells import NamedColumns
 from keras_selfattn.batch.journal import open_journal, partial_of, published
 from keras_selfattn.batch.part import answered, part_for
 from keras_selfattn.errors import DataError
@@ -109,8 +110,8 @@ def test_after_a_failed_batch_the_batches_of_the_next_window_are_dropped(tmp_pat
         tmp_path / "out.csv",
         model.signature,
         (),
-        column=None,
-        trained_column=None,
+        columns=NamedColumns(),
+        trained_columns=NamedColumns(),
         separator=None,
         has_header=True,
         batch_size=128,

@@ -1,9 +1,12 @@
 """Tables of labelled texts are read as they are written, and bad files refused with the place."""
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from keras_selfattn.data.texts import read_corpus, read_table
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 
 
 def written(tmp_path, name, content):
@@ -125,18 +128,56 @@ def test_lists_are_no_texts(tmp_path):
         read_corpus(file)
 
 
+PAIRS = "premise,hypothesis,label\na film,it moves,+\na song,,-\n"
+
+
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("name", "content"),
     [
-        (["1", "2.5", "3"], True),
-        (["0", "1", "1"], False),
-        (["1", "2", "good"], False),
-        (["1", "2", "inf"], False),
+        ("p.csv", PAIRS),
+        ("p.tsv", PAIRS.replace(",", "\t")),
+        (
+            "p.jsonl",
+            '{"premise": "a film", "hypothesis": "it moves", "label": "+"}\n'
+            '{"premise": "a song", "hypothesis": null, "label": "-"}\n',
+        ),
     ],
 )
-def test_labels_that_are_all_numbers_are_classes_and_a_note_names_scores(tmp_path, labels, told):
-    file = tmp_path / "rows.csv"
-    file.write_text("text,label\n" + "".join(f"t,{label}\n" for label in labels), encoding="utf-8")
-    rows = read_table(file)
-    assert rows.targets == labels
-    assert ("3 labels that are all numbers" in rows.note and "--task score" in rows.note) is told
+def test_a_second_column_makes_rows_of_two_texts_and_its_empty_cells_are_counted(tmp_path, name, content):
+    file = written(tmp_path, name, content)
+    line = 2 if name.endswith("jsonl") else 3
+    with pytest.warns(UserWarning, match=f"1 of 2 rows have an empty 'hypothesis', the first at line {line}"):
+        rows = read_table(file, "premise", text_pair="hypothesis")
+    assert rows.inputs == [("a film", "it moves"), ("a song", "")]
+    assert (rows.kind, rows.targets) == (TEXT_PAIRS, ["+", "-"])
+
+
+def test_pairs_are_read_from_parquet_and_without_a_header(tmp_path):
+    table = pa.table({"q": ["a?"], "a": ["b"], "label": [["x", "y"]]})
+    parquet.write_table(table, tmp_path / "p.parquet")
+    rows = read_table(tmp_path / "p.parquet", "q", text_pair="a")
+    assert (rows.inputs, rows.targets) == ([("a?", "b")], [["x", "y"]])
+    file = written(tmp_path, "p.csv", "a?,b,+\n")
+    assert read_table(file, "1", "3", text_pair="2", has_header=False).inputs == [("a?", "b")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (
+            {"text_pair": "answer"},
+            r"no column 'answer'. Its columns are 'text', 'b', 'label'. .*`text_pair` \(--text-pair\)",
+        ),
+        ({"text_pair": "text"}, r"must be another column than `text` \(--text\). Received 'text' for both"),
+        ({"text_pair": "label"}, r"must be another column than `label`"),
+        ({"text_pair": "b"}, "the 'b' is empty in all 2 rows"),
+    ],
+)
+def test_a_second_column_that_makes_no_pairs_is_refused(tmp_path, columns, said):
+    with pytest.raises(DataError, match=said):
+        read_table(written(tmp_path, "t.csv", "text,b,label\na,,+\nc, ,-\n"), **columns)
+
+
+def test_lines_without_columns_are_no_pairs(tmp_path):
+    with pytest.raises(ConfigError, match=r"`text_pair` \(--text-pair\) is a column, and .*t.txt has none"):
+        read_table(written(tmp_path, "t.txt", "__label__a b\n"), text_pair="b")

@@ -28,6 +28,7 @@ from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report import run_report as reports
 from keras_selfattn.report.page import page_html
 from keras_selfattn.report.run_report import Findings, run_report
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 
 ATTACK = "<img src=x onerror=alert(1)>"
 HISTORY = {
@@ -296,6 +297,21 @@ def test_numbers_have_their_errors_beside_those_of_baselines_and_by_step(tmp_pat
     assert len(largest.all("polyline")) == 2 * 3
     assert table(section(shown, "Data"), "Rows").rows()[0] == ["train", "load.csv", "2"]  # no classes
     assert not [each for each in shown.all("ul", class_="tiles")[0].all("li") if "last value" in each.text]
+
+
+def test_both_texts_of_a_pair_are_shown_and_counted_where_training_has_one_of_them(tmp_path):
+    train = LabelledRows([("a", "b"), ("a", "c")], ["x", "y"], "made up", [2, 3], kind=TEXT_PAIRS)
+    pairs = [("a", "b"), ("a", "<i>"), ("d", "c"), ("b", "a")]
+    rows = LabelledRows(pairs, ["x", "y", "y", "x"], "made up", [2, 3, 4, 5], kind=TEXT_PAIRS)
+    outputs = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.9, 0.1]])
+    head, tables = ClassHead(["x", "y"]), {"train": train, "test": rows}
+    _text, found = written(tmp_path, findings(head, rows, outputs, tables=tables))
+    (wrong,) = section(found, "Most surely misread").all("table")
+    assert wrong.rows() == [["3", "a", "<i>", "y", "x", "0.8"]]
+    counted = dict(table(section(found, "Data"), "Rows with the same input").rows())
+    assert counted["test rows that are also training rows"] == "1"
+    assert counted["test rows whose text is in a training row"] == "2"
+    assert counted["test rows whose text_pair is in a training row"] == "2"
 
 
 def test_series_and_images_are_drawn_beside_their_answers(tmp_path):

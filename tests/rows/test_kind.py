@@ -103,15 +103,15 @@ def test_a_report_asks_a_new_kind_for_lengths_duplicates_and_leaks():
     assert twice["of these, with another target in the train rows"] == 1
 
 
-def test_mistakes_show_a_new_kind_in_its_own_columns_and_picture():
+def test_mistakes_show_a_new_kind_in_its_own_columns():
     head, outputs = ClassHead(["+", "-"]), np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7], [0.9, 0.1]])
     found = mistakes_of(head, pairs(), outputs)
     assert list(found.header) == ["where", "first", "second", "label", "predicted", "probability"]
     assert found.rows == [("row 0", "Is it good?", "Yes.", "+", "-", 0.9)]
     shown = misread_section(head, pairs(), outputs)
     (table,) = [each for each in shown.blocks if isinstance(each, Table)]
-    assert table.header[1] == "pair"
-    assert table.rows[0][1] == "<bdi>Is it good? / Yes.</bdi>"
+    assert table.header[1:3] == ["first", "second"]
+    assert table.rows[0][1:3] == ["<bdi>Is it good?</bdi>", "<bdi>Yes.</bdi>"]
     assert any("for a pair that two labels" in str(each) for each in shown.blocks)
 
 
