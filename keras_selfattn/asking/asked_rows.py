@@ -12,13 +12,13 @@ from keras_selfattn.asking.input_cells import (
     input_columns,
     input_value,
     is_text,
-    takes_pairs,
 )
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.formats.records import FIRST_ROWS, Record, iter_records
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
+from keras_selfattn.serving.client.inputs import takes_pairs
 from keras_selfattn.serving.errors import InvalidInputError
 from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
 

@@ -13,6 +13,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import is_missing
 from keras_selfattn.rows.written_lists import written_list
 from keras_selfattn.serving.client import Signature, TensorSpec
+from keras_selfattn.serving.client.inputs import takes_pairs
 from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
 
 # Name of the input for files: the user gives their names, and their content is sent.
@@ -78,11 +79,6 @@ def input_columns(
         hint = other_separator(file, record) or hint
         raise DataError(f"{file} has the columns {known}; the model takes {inputs}.{hint}")
     return found
-
-
-def takes_pairs(signature: Signature) -> bool:
-    """Return True if a signature takes two texts a row."""
-    return {TEXT, TEXT_PAIR} <= signature.inputs.keys()
 
 
 def check_text_pair(signature: Signature, column: str | None) -> None:

@@ -10,6 +10,7 @@ with importing("client", __name__):
         Explanation,
         Labelling,
         Prediction,
+        Ranked,
         VersionStatus,
     )
     from .function_transport import FunctionTransport
@@ -36,6 +37,7 @@ __all__ = [
     "ModelMetadata",
     "PendingAnswer",
     "Prediction",
+    "Ranked",
     "Request",
     "Signature",
     "TensorSpec",

@@ -18,6 +18,7 @@ from .answers import (
     Explanation,
     Labelling,
     Prediction,
+    Ranked,
     VersionStatus,
 )
 from .inputs import Inputs
@@ -117,6 +118,19 @@ class AsyncClient(BaseClient[AsyncTransport]):
     ) -> list[Classification]:
         return await self._runner.run(self._tasks.classify(values, version), timeout)
 
+    @_documented_as(Client.rank)
+    async def rank(
+        self,
+        query: str,
+        documents: Iterable[str],
+        k: int | None = None,
+        *,
+        label: str | None = None,
+        version: Version = None,
+        timeout: float | None = None,
+    ) -> list[Ranked]:
+        return await self._runner.run(self._tasks.rank(query, documents, k, label, version), timeout)
+
     @_documented_as(Client.label)
     async def label(
         self,
@@ -140,7 +154,7 @@ class AsyncClient(BaseClient[AsyncTransport]):
     @_documented_as(Client.explain)
     async def explain(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Sequence[tuple[str, str]],
         *,
         version: Version = None,
         timeout: float | None = None,
@@ -150,7 +164,7 @@ class AsyncClient(BaseClient[AsyncTransport]):
     @_documented_as(Client.contributions)
     async def contributions(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Sequence[tuple[str, str]],
         *,
         version: Version = None,
         timeout: float | None = None,

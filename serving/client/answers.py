@@ -63,6 +63,25 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """A document in the order of `rank`.
+
+    Attributes:
+        index: its place among the documents that were given, from 0 on.
+        document: its text.
+        score: of the model; the larger, the better it fits the query.
+
+    Example:
+        >>> Ranked(2, "It opens at nine.", 0.75).index
+        2
+    """
+
+    index: int
+    document: str
+    score: float
+
+
+@dataclass(frozen=True)
 class Labelling:
     """A labeller's answer for one row: one entry for each of its positions, without padding.
 

@@ -17,6 +17,7 @@ from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from ..wire.shapes import misfit, takes
+from ..wire.signature_names import TEXT, TEXT_PAIR
 from .model_metadata import Signature, TensorSpec
 from .server_ref import ServerRef
 
@@ -33,7 +34,8 @@ def checked_inputs(
 
     Args:
         server: the server and the model, for messages.
-        inputs: a mapping from names to values, or the value of the only input.
+        inputs: a mapping from names to values, or the value of the only input; of a model of pairs of texts
+            also a list of pairs, `(text, text_pair)`.
         name: the signature's name, for messages.
         signature: the served signature; None if unknown: values are then sent as NumPy reads them.
 
@@ -76,13 +78,60 @@ def _named(
             f"the server does not tell the inputs of signature {name!r}: pass a mapping from their names to "
             f"values"
         )
+    if takes_pairs(signature):
+        return _texts_of_pairs(server, inputs, name)
     if len(signature.inputs) != 1:
         names = ", ".join(signature.inputs) or "none"
         raise server.refused(
             f"signature {name!r} has {len(signature.inputs)} inputs ({names}): pass a mapping from their "
             f"names to values"
         )
-    return {next(iter(signature.inputs)): inputs}
+    ((alias, spec),) = signature.inputs.items()
+    if spec.dtype == "string" and spec.shape == (None,):
+        _refuse_pairs(server, inputs, name, alias)
+    return {alias: inputs}
+
+
+def takes_pairs(signature: Signature) -> bool:
+    """Return True if a signature takes two texts a row, `text` and `text_pair`."""
+    return {TEXT, TEXT_PAIR} <= signature.inputs.keys()
+
+
+def _texts_of_pairs(server: ServerRef, inputs: Any, name: str) -> dict[str, ArrayLike]:
+    """The first and the second texts of rows that are pairs."""
+    wanted = (
+        f"signature {name!r} takes pairs of texts: pass a list of (text, text_pair), or a mapping from these "
+        f"names to texts"
+    )
+    columns: Any = getattr(inputs, "columns", None)
+    if columns is not None:
+        raise server.refused(f"{wanted}. Received a table of the columns {list(columns)!r:.80}")
+    if (
+        isinstance(inputs, str | bytes)
+        or not hasattr(inputs, "__iter__")
+        or getattr(inputs, "shape", 1) == ()
+    ):
+        raise server.refused(f"{wanted}. Received {inputs!r:.60}")
+    rows = list(inputs)
+    for number, row in enumerate(rows):
+        if not _is_pair(row):
+            raise server.refused(f"{wanted}. Row {number} is {row!r:.60}")
+    return {TEXT: [row[0] for row in rows], TEXT_PAIR: [row[1] for row in rows]}
+
+
+def _is_pair(row: Any) -> bool:
+    given = isinstance(row, list | tuple | np.ndarray) and len(cast("Sequence[Any]", row)) == 2
+    return given and all(isinstance(text, str | bytes) for text in cast("Sequence[Any]", row))
+
+
+def _refuse_pairs(server: ServerRef, inputs: Any, name: str, alias: str) -> None:
+    """Refuse pairs of texts for a model that takes one text a row."""
+    rows: Any = inputs if isinstance(inputs, list | tuple | np.ndarray) and np.shape(inputs[:1]) else ()
+    if len(rows) and _is_pair(rows[0]):
+        raise server.refused(
+            f"signature {name!r} takes one text a row, {alias!r}. Row 0 is a pair of texts, "
+            f"{tuple(rows[0])!r:.60}: ask a model of pairs, or pass one text a row"
+        )
 
 
 def _check_names(server: ServerRef, named: Mapping[str, ArrayLike], name: str, signature: Signature) -> None:
@@ -91,7 +140,12 @@ def _check_names(server: ServerRef, named: Mapping[str, ArrayLike], name: str, s
     if unknown or missing:
         problems = [f"has no input {', '.join(map(repr, unknown))}"] if unknown else []
         problems += [f"also wants {', '.join(map(repr, missing))}"] if missing else []
-        raise server.refused(f"signature {name!r} {' and '.join(problems)}. It is {signature!r}")
+        hint = ""
+        if TEXT_PAIR in missing:
+            hint = ". The model takes pairs of texts: pass both"
+        elif TEXT_PAIR in unknown:
+            hint = ". The model takes one text a row"
+        raise server.refused(f"signature {name!r} {' and '.join(problems)}. It is {signature!r}{hint}")
 
 
 def _checked(server: ServerRef, alias: str, value: ArrayLike, spec: TensorSpec | None) -> np.ndarray:

@@ -75,22 +75,27 @@ class Operations:
         return with_text(_joined(self.server, answers, rows))
 
     def predict_parts(
-        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Version
+        self,
+        inputs: Inputs,
+        signature: str,
+        outputs: Sequence[str] | None,
+        which: Version,
+        parts: list[range] | None = None,
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         """The answers for the parts of a batch, all of one version, with the rows of each.
 
-        Strings are still `bytes`.
+        Strings are still `bytes`. The parts are of `max_batch_size` rows at most, unless they are given.
         """
         names = self.output_names(outputs)
         known = yield from self.metadata_cache.known(which, signature)
         try:
-            return (yield from self._predict_known(inputs, signature, names, which, known))
+            return (yield from self._predict_known(inputs, signature, names, which, known, parts))
         except (InvalidArgumentError, InvalidInputError, FailedPreconditionError) as error:
             # The input was checked against cached metadata, and a newer version may have other inputs.
             fresh = None if known is None else (yield from self.metadata_cache.fresh(which, error, signature))
             if fresh is None:
                 raise
-            return (yield from self._predict_known(inputs, signature, names, which, fresh))
+            return (yield from self._predict_known(inputs, signature, names, which, fresh, parts))
 
     def parsed(self, message: type[_M], answer: bytes) -> _M:
         """Parse an answer.
@@ -168,12 +173,13 @@ class Operations:
         outputs: Sequence[str],
         which: Version,
         known: ModelMetadata | None,
+        parts: list[range] | None = None,
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         signature = self.signature(known, name)
         self.check_outputs(outputs, name, signature)
         arrays = checked_inputs(self.server, inputs, name, signature)
         split = rowwise(arrays, signature)
-        rows = _parts(self.server, arrays, split, self.max_batch_size)
+        rows = _parts(self.server, arrays, split, self.max_batch_size) if parts is None else parts
 
         def request(which: Version, part: range) -> Request:
             taken = arrays if len(rows) == 1 else _taken(arrays, split, part)

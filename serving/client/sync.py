@@ -19,6 +19,7 @@ from .answers import (
     Explanation,
     Labelling,
     Prediction,
+    Ranked,
     VersionStatus,
 )
 from .inputs import Inputs
@@ -142,7 +143,8 @@ class Client(BaseClient[Transport]):
 
         Args:
             inputs: a mapping from input names to arrays, pandas Series, numbers, strings or nested lists of
-                them; or one such value alone if the signature has exactly one input. A value is converted to
+                them; or one such value alone if the signature has exactly one input; or a list of pairs,
+                `(text, text_pair)`, if these are its inputs. A value is converted to
                 the served dtype if nothing is lost, and floats are rounded to narrower ones; anything else
                 is an error.
             signature: the signature to call.
@@ -223,7 +225,8 @@ class Client(BaseClient[Transport]):
         """The label of each row, its score, and the scores of all labels.
 
         Args:
-            values: a list of texts, or other inputs of the model, as for `predict`.
+            values: a list of texts, of pairs `(text, text_pair)` for a model of pairs, or other inputs of
+                the model, as for `predict`.
             version: as for `predict`.
             timeout: as for `predict`.
 
@@ -238,6 +241,45 @@ class Client(BaseClient[Transport]):
             client.classify(["what a film"])[0].scores  # {"neg": 0.02, "pos": 0.98}
         """
         return self._runner.run(self._tasks.classify(values, version), timeout)
+
+    def rank(
+        self,
+        query: str,
+        documents: Iterable[str],
+        k: int | None = None,
+        *,
+        label: str | None = None,
+        version: Version = None,
+        timeout: float | None = None,
+    ) -> list[Ranked]:
+        """The documents in the order of their scores with a query, the best first: of a model of pairs.
+
+        The pairs (query, document) are sent in calls of 64 rows, or the client's max_batch_size, and of about
+        1 MiB, side by side. All are answered by one version.
+
+        Args:
+            query: the first text of each pair.
+            documents: the second ones, str each, in any order. None of them is an empty answer.
+            k: the most documents to return; None for all.
+            label: of a classifier, the label whose probability is the score; None for a model that answers
+                with one number.
+            version: as for `predict`.
+            timeout: as for `predict`: for all calls together.
+
+        Returns:
+            A Ranked for each document: its place among those given, its text, its score. Documents of equal
+            score stay in their order.
+
+        Raises:
+            InvalidInputError: query, documents or k are none; the model takes no pairs; it is a classifier,
+                and `label` is none of its labels, which the message lists.
+            FailedPreconditionError: the model answers with neither a label nor one number.
+            ServingError: as for `predict`.
+
+        Example:
+            client.rank("when does it open?", ["It opens at nine.", "It is red."], k=1)[0].index  # 0
+        """
+        return self._runner.run(self._tasks.rank(query, documents, k, label, version), timeout)
 
     def label(
         self,
@@ -294,7 +336,7 @@ class Client(BaseClient[Transport]):
 
     def explain(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Sequence[tuple[str, str]],
         *,
         version: Version = None,
         timeout: float | None = None,
@@ -302,7 +344,7 @@ class Client(BaseClient[Transport]):
         """The tokens of each text, and the attention weights between them.
 
         Args:
-            texts: a list of str.
+            texts: a list of str; of a model of pairs, of pairs `(text, text_pair)`.
             version: as for `predict`.
             timeout: as for `predict`.
 
@@ -320,7 +362,7 @@ class Client(BaseClient[Transport]):
 
     def contributions(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Sequence[tuple[str, str]],
         *,
         version: Version = None,
         timeout: float | None = None,
@@ -328,7 +370,7 @@ class Client(BaseClient[Transport]):
         """The n-grams of each text that count most, and what they add to the logits: the exact wide path.
 
         Args:
-            texts: a list of str.
+            texts: a list of str; of a model of pairs, of pairs `(text, text_pair)`.
             version: as for `predict`.
             timeout: as for `predict`.
 

@@ -23,18 +23,25 @@ from ..wire.signature_names import (
     PREDICTIONS,
     PROBABILITIES,
     SCORE,
+    TEXT,
+    TEXT_PAIR,
 )
-from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
-from .inputs import Inputs, serialized_example
-from .model_metadata import ModelMetadata, TensorSpec
-from .operations import Operations
+from .answers import Classification, Contributions, Explanation, Labelling, Prediction, Ranked, with_text
+from .inputs import Inputs, serialized_example, takes_pairs
+from .model_metadata import ModelMetadata, Signature, TensorSpec
+from .operations import Operations, rows_in_a_call
 from .server_ref import Label, Version
-from .steps import Steps
+from .steps import Steps, at_least_one
+
+Texts = Sequence[str] | Sequence[tuple[str, str]]
 
 _CLASSIFY = "classify"
 _EXPLAIN = "explain"
 _CONTRIBUTIONS = "contributions"
 _EMBED = "embed"
+_CLASSIFIES = (LABEL, PROBABILITIES)
+# Of one call of `rank`: servers and proxies on the way may refuse messages of over 4 MiB, gRPC's default.
+_MOST_BYTES = 2**20
 
 
 class TaskCalls:
@@ -60,6 +67,93 @@ class TaskCalls:
             # The version that answered was unloaded before its labels were requested.
             return (yield from self._classify(values, which))
 
+    def rank(
+        self, query: Any, documents: Any, k: int | None, label: str | None, which: Version
+    ) -> Steps[list[Ranked]]:
+        """The documents by the score of each with the query, the best first."""
+        most = None if k is None else at_least_one("k", k)
+        if not isinstance(query, str):
+            raise InvalidInputError(f"query must be a text, a str. Received {query!r:.60}")
+        texts = _documents(documents)
+        if not texts:
+            return []
+        try:
+            return (yield from self._ranked(query, texts, most, label, which))
+        except NotFoundError:
+            if which is not None and not isinstance(which, Label):
+                raise
+            # As in `classify`.
+            return (yield from self._ranked(query, texts, most, label, which))
+
+    def _ranked(
+        self, query: str, texts: list[str], most: int | None, label: str | None, which: Version
+    ) -> Steps[list[Ranked]]:
+        yield from self._check_ranking(label, which)
+        asked = {TEXT: [query] * len(texts), TEXT_PAIR: texts}
+        calls = _bounded(query, texts, rows_in_a_call(self._operations, None))
+        parts, rows = yield from self._operations.predict_parts(asked, DEFAULT_SIGNATURE, None, which, calls)
+        parts = [with_text(part) for part in parts]
+        place = None
+        if all(name in parts[0] for name in _CLASSIFIES):
+            classes = yield from self._classes_of(parts, which)
+            place = self._place_of(label, classes)
+            for part in parts:
+                self._check(part, part[PROBABILITIES].shape == (len(part[LABEL]), len(classes or ())))
+        scores: list[float] = []
+        for part, asked_rows in zip(parts, rows, strict=True):
+            found = self._numbers_of(part) if place is None else part[PROBABILITIES][:, place]
+            self._check(part, len(found) == len(asked_rows))
+            scores += found.tolist()
+        # `sorted` is stable: documents of equal score stay in their order.
+        order = sorted(range(len(texts)), key=lambda place: -scores[place])
+        return [Ranked(place, texts[place], scores[place]) for place in order[:most]]
+
+    def _check_ranking(self, label: str | None, which: Version) -> Steps[None]:
+        """Refuse a model that ranks no pairs, or a label that it lacks, before the documents are sent."""
+        cache = self._operations.metadata_cache
+        known = yield from cache.known(which, DEFAULT_SIGNATURE)
+        if known is None or DEFAULT_SIGNATURE not in known.signatures:
+            return  # the server refuses
+        try:
+            yield from self._check_ranks(known.signatures[DEFAULT_SIGNATURE], label, which)
+        except InvalidInputError as error:
+            # A newer version may be of pairs, or have the label.
+            fresh = yield from cache.fresh(which, error, DEFAULT_SIGNATURE)
+            if fresh is None or DEFAULT_SIGNATURE not in fresh.signatures:
+                raise
+            yield from self._check_ranks(fresh.signatures[DEFAULT_SIGNATURE], label, which)
+
+    def _check_ranks(self, signature: Signature, label: str | None, which: Version) -> Steps[None]:
+        server = self._operations.server
+        if not takes_pairs(signature):
+            raise server.refused(
+                f"rank is for a model of pairs of texts, with the inputs {TEXT!r} and {TEXT_PAIR!r}. The "
+                f"signature {DEFAULT_SIGNATURE!r} is {signature!r}"
+            )
+        if not all(name in signature.outputs for name in _CLASSIFIES):
+            if label is not None:
+                raise server.refused(f"label= is for a classifier: leave it out. Received {label!r}")
+            return
+        if label is None or not any(label in (names or ()) for names in self._classes.values()):
+            self._place_of(label, (yield from self._class_names(0, which)))
+
+    def _numbers_of(self, part: Prediction) -> np.ndarray:
+        """The score of each row, which is the only number of the model."""
+        numbers = part.get(PREDICTIONS)
+        if numbers is None or numbers.ndim not in (1, 2) or numbers.shape[1:] not in ((), (1,)):
+            self._require(part, {PREDICTIONS: 1}, "without a score for each row")
+        return part[PREDICTIONS].reshape(-1)
+
+    def _place_of(self, label: str | None, classes: Sequence[str] | None) -> int:
+        """The place of a label among the classes."""
+        names = "unknown labels" if classes is None else f"the labels {', '.join(map(repr, classes))}"
+        if label is not None and classes is not None and label in classes:
+            return classes.index(label)
+        wanted = "give label=, the label whose probability orders the documents"
+        raise self._operations.server.refused(
+            f"the model is a classifier with {names}: {wanted}. Received {label!r}"
+        )
+
     def label(self, values: Inputs, which: Version) -> Steps[list[Labelling]]:
         """The label of each position of each row."""
         ranks = {LABEL: 2, SCORE: 2}
@@ -70,14 +164,7 @@ class TaskCalls:
             self._check(part, part[LABEL].shape == part[SCORE].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
 
-    def score(self, values: Inputs, which: Version) -> Steps[np.ndarray]:
-        """The number of each row, or its numbers."""
-        lack = "without scores"
-        parts = yield from self._parts(_rows_of(values), DEFAULT_SIGNATURE, which, {PREDICTIONS: 2}, lack)
-        found = np.concatenate([part[PREDICTIONS] for part in parts])
-        return found[:, 0] if found.shape[1] == 1 else found
-
-    def explain(self, texts: Sequence[str], which: Version) -> Steps[list[Explanation]]:
+    def explain(self, texts: Texts, which: Version) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""
         lack = "without an explanation of texts"
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
@@ -88,7 +175,7 @@ class TaskCalls:
             self._check(part, fits)
         return list(chain.from_iterable(map(_explained, parts)))
 
-    def contributions(self, texts: Sequence[str], which: Version) -> Steps[list[Contributions]]:
+    def contributions(self, texts: Texts, which: Version) -> Steps[list[Contributions]]:
         """The n-grams of each text that count most, and what they add to the logits."""
         ranks = {"ngrams": 2, "kinds": 2, "logits": 3, "rest": 2}
         lack = "without a wide path of n-grams"
@@ -120,14 +207,18 @@ class TaskCalls:
     def _classify(self, values: Inputs, which: Version) -> Steps[list[Classification]]:
         ranks = {LABEL: 1, SCORE: 1}
         parts = yield from self._parts(values, DEFAULT_SIGNATURE, which, ranks, "no classifier")
-        version = parts[0].version
         if not any(len(part[LABEL]) for part in parts):
             return []
+        classes = yield from self._classes_of(parts, which)
+        return list(chain.from_iterable(_classified(part, classes) for part in parts))
+
+    def _classes_of(self, parts: Sequence[Prediction], which: Version) -> Steps[Sequence[str] | None]:
+        """The labels of the version that answered; None if it does not list them."""
+        version = parts[0].version
         # Ask again if the server names no version, or has another model under the same number.
         if version not in self._classes or not version or not _fits(parts, self._classes[version]):
             self._classes[version] = yield from self._class_names(version, which)
-        classes = self._classes[version]
-        return list(chain.from_iterable(_classified(part, classes) for part in parts))
+        return self._classes[version]
 
     def _class_names(self, version: int, which: Version) -> Steps[Sequence[str] | None]:
         """The labels in the order of the probabilities; the signature `classify` returns them for any row."""
@@ -165,7 +256,7 @@ def _listed(part: Prediction) -> str:
     return ", ".join(f"{name} {list(array.shape)}" for name, array in part.items()) or "none"
 
 
-def _rows_of(values: Inputs) -> Inputs:
+def _rows_of(values: Inputs | Texts) -> Inputs:
     """Return `values`, unless it is one text, whose letters would be read as texts."""
     if isinstance(values, str | bytes):
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}; pass a list: [text]")
@@ -176,6 +267,30 @@ def _rows_of(values: Inputs) -> Inputs:
         return list(iterable)
     except TypeError:
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
+
+
+def _documents(documents: Any) -> list[str]:
+    """Return the documents of a ranking as a list, each checked to be a text."""
+    if isinstance(documents, str | bytes | Mapping) or not hasattr(documents, "__iter__"):
+        raise InvalidInputError(f"documents must be a list of texts. Received {documents!r:.60}")
+    texts: list[Any] = list(documents)
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InvalidInputError(f"document {place} must be a text, a str. Received {text!r:.60}")
+    return [str(text) for text in texts]
+
+
+def _bounded(query: str, documents: Sequence[str], most: int) -> list[range]:
+    """Return the rows of each call: `most` at most, and about `_MOST_BYTES`, or a single longer document."""
+    calls: list[range] = []
+    start = held = 0
+    for place, document in enumerate(documents):
+        size = len((query + document).encode(errors="replace"))
+        if place > start and (place - start == most or held + size > _MOST_BYTES):
+            calls.append(range(start, place))
+            start, held = place, 0
+        held += size
+    return [*calls, range(start, len(documents))]
 
 
 def _check_no_padding(values: Inputs) -> None:
