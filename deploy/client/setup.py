@@ -24,6 +24,7 @@ MODULES = (
     "asking/exit_status.py",
     "asking/input_cells.py",
     "asking/query.py",
+    "asking/raw_texts.py",
     "data/formats/__init__.py",
     "data/formats/arrow_tables.py",
     "data/formats/arrow_values.py",

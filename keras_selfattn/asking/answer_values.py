@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.asking.raw_texts import answers_spans
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import ModelMetadata, Signature, TensorSpec, VersionStatus
@@ -18,6 +19,8 @@ _ANSWER = (LABEL, SCORE)
 
 def default_outputs(signature: Signature) -> list[str]:
     """Return a classifier's label and score, or all labels of a row; all outputs of any other signature."""
+    if answers_spans(signature):
+        return list(signature.outputs)
     if LABELS in signature.outputs:
         return [LABELS]
     return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)

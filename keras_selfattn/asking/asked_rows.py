@@ -6,15 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.asking.input_cells import (
-    NamedColumns,
-    check_text_pair,
-    input_columns,
-    input_value,
-    is_text,
-)
+from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
+from keras_selfattn.asking.raw_texts import SignatureChoice, choice_for
 from keras_selfattn.data.formats.endings import ending_of
-from keras_selfattn.data.formats.records import FIRST_ROWS, Record, iter_records
+from keras_selfattn.data.formats.records import FIRST_ROWS, Record, iter_records, iter_text_lines
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
@@ -26,13 +21,8 @@ from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
 _SERIES = frozenset({".ts", ".npz"})
 # The endings of files whose rows may have different columns.
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
-# The options of a table, by name.
-_OF_FILES = {
-    "column": "--column",
-    "text_pair": "--text-pair",
-    "separator": "--separator",
-    "has_header": "--no-header",
-}
+# The ending of files with a text in each line.
+_LINES = ".txt"
 # The columns that the user gave, to show beside the answer; and the row to send.
 QueryRow = tuple[dict[str, Any], dict[str, Any]]
 Wrap = Callable[[BinaryIO], BinaryIO]
@@ -105,6 +95,24 @@ def asked_rows(
     )
 
 
+def signature_choice(file: Path | None, options: Mapping[str, Any]) -> SignatureChoice:
+    """Return the signature that the rows of a file ask for; other rows ask for tokens, if for anything.
+
+    Args:
+        file: a table, series, or None.
+        options: as for `asked_rows`, and the `signature` that the user gives, or None.
+
+    Raises:
+        DataError: if the file cannot be read.
+    """
+    given = options["signature"]
+    if file is None or given is not None or ending_of(file) in _SERIES:
+        return SignatureChoice("tokens", "standard input", given)
+    records = _records(file, None, table_form(options))
+    _, row = next(records, (0, {}))
+    return choice_for(row, str(file), given, options["column"])
+
+
 def table_form(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments `separator` and `has_header` of a table's readers."""
     return {"separator": options["separator"], "has_header": options["has_header"] is not False}
@@ -133,9 +141,8 @@ def _series(signature: Signature, file: Path, named: NamedColumns) -> Iterator[Q
 def _from_file(
     signature: Signature, file: Path, named: NamedColumns, form: dict[str, Any], wrap: Wrap | None
 ) -> Iterator[QueryRow]:
-    known, records = _with_columns(file, iter_records(file, wrap, **form))
-    check_text_pair(signature, named.text_pair)
-    if named.column in known and not takes_pairs(signature):
+    known, records = _with_columns(file, _records(file, wrap, form))
+    if column in known:
         _only_input(signature, "--column")
     columns = input_columns(signature, file, known, named) if known else {}
     for line, record in records:
@@ -151,6 +158,18 @@ def _from_file(
             record,
             {name: input_value(signature, name, record.get(source), where) for name, source in given},
         )
+
+
+def _records(file: Path, wrap: Wrap | None, form: dict[str, Any]) -> Iterator[Record]:
+    """Yield the rows of a table, or the lines of a `.txt`."""
+    if ending_of(file) != _LINES:
+        yield from iter_records(file, wrap, **form)
+        return
+    checked_separator(file, **form)
+    for row in iter_text_lines(file, wrap):
+        if row.values is None:
+            raise DataError(row.problem)
+        yield row.line, row.values
 
 
 def _with_columns(file: Path, records: Iterator[Record]) -> tuple[list[str], Iterator[Record]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keras_selfattn.asking.raw_texts import OFFSETS
 from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
 from keras_selfattn.serving.errors import FailedPreconditionError, InvalidInputError
 from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
@@ -112,7 +113,12 @@ CONNECTION = {"Connection": (_TARGET, *CALLS), "Encryption": ENCRYPTION}
 
 VERSION = OptionSpec("--version", "Version to ask.", kind=int, without="the latest")
 LABEL = OptionSpec("--label", "Label of the version to ask, such as stable.", metavar="NAME")
-SIGNATURE = OptionSpec("--signature", "Signature to call.", metavar="NAME", default=DEFAULT_SIGNATURE)
+SIGNATURE = OptionSpec(
+    "--signature",
+    "Signature to call.",
+    metavar="NAME",
+    without=f"spans for raw texts, of a model that has it, else {DEFAULT_SIGNATURE}",
+)
 OUTPUTS = OptionSpec(
     "--outputs",
     "Output to write; may be given again.",
@@ -140,12 +146,16 @@ QUERY = AskingCommand(
     list. Images are names of files, with --signature encoded.
 
     The columns of --file are written along with the answers; an output with the name of a column is written
-    as predicted_NAME. A model with several inputs takes each from the column of
-    its name.""",
+    as predicted_NAME. A model with several inputs takes each from the column of its name.
+
+    A labeller with the signature spans takes raw texts: --signature spans, or a column text. Their spans are
+    written as doccano does, [start, end, label] under label, in place of those that the file has.""",
     {
         "Most used": (
             OptionSpec(
-                "--file", "Rows to ask: a .csv, .tsv or .jsonl file, or series in .ts or .npz.", kind=Path
+                "--file",
+                "Rows to ask: a .csv, .tsv or .jsonl file, a .txt of texts, or series in .ts or .npz.",
+                kind=Path,
             ),
             OptionSpec(
                 "--column",
@@ -178,6 +188,7 @@ QUERY = AskingCommand(
             LABEL,
             SIGNATURE,
             OUTPUTS,
+            OFFSETS,
             OptionSpec("--batch-size", "Rows in a call.", kind=int, least=1, default=64),
         ),
         **CONNECTION,

@@ -3,15 +3,23 @@
 import csv
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from keras_selfattn.asking.answer_values import cell_text, default_outputs, plain
-from keras_selfattn.asking.asked_rows import QueryRow, Wrap, asked_rows, check_asked
+from keras_selfattn.asking.asked_rows import QueryRow, Wrap, asked_rows, check_asked, signature_choice
 from keras_selfattn.asking.commands import connected, signature_of, version_of
 from keras_selfattn.asking.input_cells import without_padding
+from keras_selfattn.asking.raw_texts import (
+    annotated_record,
+    answers_spans,
+    asked_outputs,
+    check_offsets,
+    doccano_spans,
+    without_rest,
+)
 from keras_selfattn.errors import DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import Client, Signature
@@ -51,10 +59,11 @@ def query(
     check_asked(texts, file, options)
     with connected(model, options) as client:
         metadata = client.metadata(version_of(options))
-        signature = signature_of(metadata, options["signature"])
-        outputs = list(options["outputs"]) or default_outputs(signature)
+        name = signature_choice(file, options).of(metadata.signatures)
+        signature = signature_of(metadata, name)
+        check_offsets(signature, options["offsets"], options["outputs"])
         rows = asked_rows(signature, texts, file, options, wrap)
-        answers = answered(client, signature, rows, outputs, options)
+        answers = answered(client, name, signature, rows, options)
         if options["output"] is not None:
             write_file(options["output"], answers, options["form"])
             say(f"The answers are in {options['output']}.")
@@ -66,12 +75,22 @@ def query(
 
 def answered(
     client: Client,
+    name: str,
     signature: Signature,
     asked: Iterator[QueryRow],
-    outputs: Sequence[str],
     options: Mapping[str, Any],
 ) -> Iterator[Answer]:
-    """Yield the answers of the rows, each beside the columns that identify its row."""
+    """Yield the answers of the rows, each beside the columns that identify its row.
+
+    Args:
+        client: connected to the server.
+        name: of the signature.
+        signature: to ask.
+        asked: the rows.
+        options: `outputs`, `offsets`, `batch_size`, and the version or its label.
+    """
+    of_spans, outputs = answers_spans(signature), list(options["outputs"])
+    outputs = asked_outputs(outputs) if of_spans else outputs or default_outputs(signature)
     given: deque[QueryRow] = deque()
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -80,10 +99,28 @@ def answered(
             yield row
 
     asked_of = {"version": version_of(options), "batch_size": options["batch_size"], "known": signature}
-    for answer in client.predict_iter(rows(), options["signature"], outputs, **asked_of):
+    for answer in client.predict_iter(rows(), name, outputs, **asked_of):
         record, row = given.popleft()
-        values = without_padding(signature, row, {name: answer[name] for name in outputs})
-        yield record | {f"predicted_{name}" if name in record else name: values[name] for name in outputs}
+        if of_spans and not options["outputs"]:
+            yield _annotated(record, row, answer, options)
+        elif of_spans:
+            yield _beside(record, without_rest(answer, options["outputs"]))
+        else:
+            named = {output: answer[output] for output in outputs}
+            yield _beside(record, without_padding(signature, row, named))
+
+
+def _beside(record: dict[str, Any], values: dict[str, Any]) -> Answer:
+    return record | {f"predicted_{name}" if name in record else name: each for name, each in values.items()}
+
+
+def _annotated(
+    record: dict[str, Any], row: dict[str, Any], answer: Mapping[str, Any], options: Mapping[str, Any]
+) -> Answer:
+    """Return a row with the spans of its text in doccano's form."""
+    ((name, text),), column = row.items(), options["column"]
+    found = column if column in record else name if name in record else next(iter(record))
+    return annotated_record(record, found, text, doccano_spans(text, answer, options["offsets"]))
 
 
 def write(stream: TextIO, answers: Iterable[Answer], form: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.asking.input_cells import NamedColumns
+from keras_selfattn.asking.raw_texts import SignatureChoice
 from keras_selfattn.errors import ConfigError, DataError, first_line
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.files.version_files import GRAPHS, digest
@@ -76,13 +76,13 @@ class LoadedGraph:
 
     Args:
         found: its files.
-        name: of the signature.
+        name: of the signature, or the choice of one.
 
     Raises:
         ConfigError: if it has no such signature.
     """
 
-    def __init__(self, found: ModelPath, name: str = DEFAULT_SIGNATURE) -> None:
+    def __init__(self, found: ModelPath, name: str | SignatureChoice = DEFAULT_SIGNATURE) -> None:
         load = _loaded_run if found.path.suffix == ".keras" else _loaded_saved_model
         self._run, self.signature = load(found.path, name)
 
@@ -119,7 +119,7 @@ _HERE = ServerRef("this process", "model")
 _Run = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-def _loaded_saved_model(path: Path, name: str) -> tuple[_Run, Signature]:
+def _loaded_saved_model(path: Path, name: str | SignatureChoice) -> tuple[_Run, Signature]:
     import tensorflow as tf
 
     # It warns of gradients that were not saved, which answers do not need.
@@ -132,6 +132,7 @@ def _loaded_saved_model(path: Path, name: str) -> tuple[_Run, Signature]:
     finally:
         log.setLevel(level)
     functions = loaded.signatures
+    name = name if isinstance(name, str) else name.of(functions)
     if name not in functions:
         raise ConfigError(f"{path} has no signature {name!r}. It has {', '.join(sorted(functions))}.")
     function = functions[name]
@@ -141,7 +142,7 @@ def _loaded_saved_model(path: Path, name: str) -> tuple[_Run, Signature]:
     )
 
 
-def _loaded_run(path: Path, name: str) -> tuple[_Run, Signature]:
+def _loaded_run(path: Path, name: str | SignatureChoice) -> tuple[_Run, Signature]:
     import keras
 
     from keras_selfattn.export.contract import contract_for
@@ -154,6 +155,7 @@ def _loaded_run(path: Path, name: str) -> tuple[_Run, Signature]:
             "KERAS_BACKEND=tensorflow, with which the same file loads."
         )
     contract = contract_for(*at_precision(load(path), None))
+    name = name if isinstance(name, str) else name.of(contract.signatures)
     if name not in contract.signatures:
         raise ConfigError(f"{path} has no signature {name!r}. It has {', '.join(contract.signatures)}.")
     signature = contract.signatures[name]

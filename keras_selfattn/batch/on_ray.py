@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.asking.raw_texts import SignatureChoice
 from keras_selfattn.batch.model_graph import ModelPath
 from keras_selfattn.batch.part import Answered, Part, PendingWindow
 from keras_selfattn.batch.predictor import loaded
@@ -39,7 +40,11 @@ class RayEngine:
     """
 
     def __init__(
-        self, found: ModelPath, signature: str, make_part: Callable[..., Part], workers: int | None
+        self,
+        found: ModelPath,
+        signature: str | SignatureChoice,
+        make_part: Callable[..., Part],
+        workers: int | None,
     ) -> None:
         ray = importlib.import_module("ray")  # by name: it is there only with the extra
         cpus = int(ray.cluster_resources().get("CPU", 0))
@@ -107,7 +112,7 @@ class RayEngine:
 class _Answerer:
     """An actor: answers the windows of a batch, on one CPU."""
 
-    def __init__(self, found: ModelPath, signature: str, parts: Sequence[Part]) -> None:
+    def __init__(self, found: ModelPath, signature: str | SignatureChoice, parts: Sequence[Part]) -> None:
         use_cores(1)
         self._model, self._parts = loaded(found, signature), parts
 
@@ -140,7 +145,7 @@ class _Answerer:
         )
 
 
-def _signature(found: ModelPath, name: str) -> Signature:
+def _signature(found: ModelPath, name: str | SignatureChoice) -> Signature:
     use_cores(1)
     if not found.path.exists():
         raise DataError(f"A node of the cluster does not find {found.path}: put it where all nodes do.")

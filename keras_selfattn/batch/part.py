@@ -8,12 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, is_text
+from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
+from keras_selfattn.asking.raw_texts import (
+    OFFSETS,
+    SPAN_OUTPUTS,
+    annotated_record,
+    answers_spans,
+    asked_outputs,
+    doccano_spans,
+    is_annotation,
+    without_rest,
+)
 from keras_selfattn.batch.length_batches import BatchModel, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
+from keras_selfattn.serving.wire.signature_names import LABEL
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class Part:
         outputs: the column of each output of the model.
         batch_size: the most rows in a batch.
         named: True if errors name the file.
+        spans: what offsets of spans in doccano's form count, which are then the answers; "" for the outputs.
     """
 
     file: Path
@@ -41,10 +53,16 @@ class Part:
     outputs: Mapping[str, str]
     batch_size: int
     named: bool
+    spans: str = ""
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The columns of the answers."""
+        return (LABEL,) if self.spans else tuple(self.outputs.values())
 
     def writer(self) -> RowWriter:
         """Return the form of the output."""
-        return writer_for(self.target, self.columns, list(self.outputs.values()))
+        return writer_for(self.target, self.columns, self.added)
 
     def rows(self) -> RowFile:
         """Return the opened input."""
@@ -99,7 +117,10 @@ class PendingWindow:
         self._part, self._window = part, window
         self._problems = dict(window.problems)
         self._kept, inputs = self._read(model.signature)
-        self._answers = PendingAnswers(model, inputs, list(part.outputs), part.batch_size, executor)
+        self._inputs = inputs
+        self._of_spans = answers_spans(model.signature)
+        outputs = asked_outputs(list(part.outputs)) if self._of_spans else list(part.outputs)
+        self._answers = PendingAnswers(model, inputs, outputs, part.batch_size, executor)
 
     def result(self, writer: RowWriter) -> Answered:
         """Return the window with its answers, once all are there."""
@@ -109,12 +130,37 @@ class PendingWindow:
             self._problems[window.lines[self._kept[place]]] = reason
         good = [place for place in range(len(self._kept)) if place not in failed]
         kept = [self._kept[place] for place in good]
-        columns = {part.outputs[name]: [values[place] for place in good] for name, values in found.items()}
+        found = {name: [values[place] for place in good] for name, values in found.items()}
+        if self._of_spans and kept:
+            window, kept, columns = self._with_spans(window, kept, good, found)
+        else:
+            columns = {part.outputs[name]: values for name, values in found.items()}
         rows, unwritten = writer.encoded(window, kept, columns) if kept else (b"", {})
         for row, reason in unwritten.items():
             self._problems[window.lines[row]] = reason
         count = len(kept) - len(unwritten)
         return Answered(rows, self._errors(), count, len(self._problems), window.end, window.done)
+
+    def _with_spans(
+        self, window: Window, kept: list[int], good: list[int], found: Mapping[str, list[Any]]
+    ) -> tuple[Window, list[int], dict[str, list[Any]]]:
+        """Return the rows and the columns of their answers: spans, without what is beyond their number."""
+        part = self._part
+        answers = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+        if not part.spans:
+            own = [without_rest(answer, list(part.outputs)) for answer in answers]
+            return window, kept, {column: [row[name] for row in own] for name, column in part.outputs.items()}
+        ((name, column),) = part.inputs.items()
+        texts = [self._inputs[name][place] for place in good]
+        spans = [doccano_spans(text, answer, part.spans) for text, answer in zip(texts, answers, strict=True)]
+        if not _is_json_lines(part.target):
+            return window, kept, {LABEL: spans}
+        records = [
+            annotated_record(window.records[row], column, text, each)
+            for row, text, each in zip(kept, texts, spans, strict=True)
+        ]
+        lines = [window.lines[row] for row in kept]
+        return Window(lines, records, window.end, window.done), list(range(len(records))), {}
 
     def cancel(self) -> None:
         """Drop what has not begun."""
@@ -128,7 +174,7 @@ class PendingWindow:
             self._problems |= dict.fromkeys(self._window.lines, reason)
             return [], {}
         kept, inputs = [], {name: [] for name in columns}
-        taken = set(self._part.outputs.values())
+        taken = set(self._part.added)
         for place in range(len(self._window.lines)):
             try:
                 row = {name: self._cell(signature, name, values[place]) for name, values in columns.items()}
@@ -150,9 +196,13 @@ class PendingWindow:
     def _check_columns(self, place: int, taken: set[str]) -> None:
         if problem := self._window.problem(place):
             raise DataError(problem)
-        if self._window.table is None and not taken.isdisjoint(self._window.records[place]):
-            name = next(name for name in self._window.records[place] if name in taken)
-            raise DataError(f"it has a column {name!r}, which is that of an answer")
+        if self._window.table is not None and not self._part.spans:
+            return
+        record = self._window.records[place]
+        replaces = bool(self._part.spans) and _is_json_lines(self._part.target)
+        for name in record.keys() & taken:
+            if not (replaces and is_annotation(name, record[name])):
+                raise DataError(f"it has a column {name!r}, which is that of an answer")
 
     def _errors(self) -> bytes:
         place = "row" if self._part.file.suffix.lower() == PARQUET else "line"
@@ -206,6 +256,7 @@ def part_for(
     has_header: bool,
     batch_size: int,
     named: bool,
+    offsets: str | None = None,
 ) -> Part:
     """Return a part whose columns fit the model.
 
@@ -220,6 +271,7 @@ def part_for(
         has_header: False if the first line is a row.
         batch_size: the most rows in a batch.
         named: True if errors name the file.
+        offsets: what offsets of spans count; None for units of UTF-16.
 
     Raises:
         ConfigError: for an unknown output, or a named column that the model does not take.
@@ -227,6 +279,23 @@ def part_for(
     """
     present = open_rows(file, separator, has_header).columns
     # A JSON Lines file without a readable row has no columns; its rows are errors.
-    inputs = input_columns(signature, file, present, columns, trained_columns) if present else {}
-    names = answer_columns(signature, outputs, present, str(file))
-    return Part(file, target, separator, has_header, tuple(present), inputs, names, batch_size, named)
+    inputs = input_columns(signature, file, columns, column) if columns else {}
+    table = (file, target, separator, has_header, tuple(columns), inputs)
+    if answers_spans(signature) and not outputs:
+        _check_replaced(file, target, columns)
+        names = {name: name for name in SPAN_OUTPUTS}
+        return Part(*table, names, batch_size, named, offsets or OFFSETS.choices[0])
+    names = answer_columns(signature, outputs, columns, str(file))
+    return Part(*table, names, batch_size, named)
+
+
+def _check_replaced(file: Path, target: Path, columns: Sequence[str]) -> None:
+    """Raise DataError for a column that has the place of spans, unless JSON Lines replace those of a tool."""
+    if LABEL not in columns or (_is_json_lines(target) and file.suffix.lower() not in (".csv", ".tsv")):
+        return
+    hint = "" if _is_json_lines(target) else ", or write .jsonl, where spans of a tool are replaced"
+    raise DataError(f"{file} has a column {LABEL!r} already, which is that of the answers. Rename it{hint}.")
+
+
+def _is_json_lines(file: Path) -> bool:
+    return file.suffix.lower() in (".jsonl", ".ndjson")

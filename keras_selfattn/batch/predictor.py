@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
+from keras_selfattn.asking.input_cells import input_columns, input_value
+from keras_selfattn.asking.raw_texts import SignatureChoice
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
 from keras_selfattn.batch.model_graph import LoadedGraph, ModelPath, find_model
 from keras_selfattn.errors import DataError
@@ -119,14 +120,14 @@ def predictor(model: str | Path, **options: Any) -> Predictor:
 _LOADING = threading.Lock()
 
 
-def loaded(found: ModelPath, signature: str) -> LoadedGraph:
+def loaded(found: ModelPath, signature: str | SignatureChoice) -> LoadedGraph:
     """Return the model of a path: one for each process, whoever asks, until its content changes."""
     with _LOADING:
         return _loaded(found, signature)
 
 
 @functools.lru_cache(maxsize=2)
-def _loaded(found: ModelPath, signature: str) -> LoadedGraph:
+def _loaded(found: ModelPath, signature: str | SignatureChoice) -> LoadedGraph:
     return LoadedGraph(found, signature)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_selfattn.asking.commands import signature_of
+from keras_selfattn.asking.raw_texts import SignatureChoice
 from keras_selfattn.batch.model_graph import RowError
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import InvalidArgumentError, InvalidInputError
@@ -14,7 +15,7 @@ class RemoteModel:
 
     Args:
         client: connected to the server.
-        name: of the signature.
+        name: of the signature, or the choice of one.
         version: the version; None for the latest as of now.
 
     Attributes:
@@ -25,10 +26,11 @@ class RemoteModel:
         ServingError: if the server or the model is not there, or has no such signature.
     """
 
-    def __init__(self, client: Client, name: str, version: int | None) -> None:
+    def __init__(self, client: Client, name: str | SignatureChoice, version: int | None) -> None:
         metadata = client.metadata(version)
-        self._client, self._name = client, name
-        self.signature: Signature = signature_of(metadata, name)
+        self._client = client
+        self._name = name if isinstance(name, str) else name.of(metadata.signatures)
+        self.signature: Signature = signature_of(metadata, self._name)
         self.version = metadata.version
 
     def answers(self, inputs: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Mapping[str, Any]:

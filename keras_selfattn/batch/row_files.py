@@ -1,4 +1,4 @@
-"""Tables that are read a window of rows at a time, from any place on: CSV, TSV, JSON Lines and Parquet."""
+"""Tables read a window of rows at a time, from any place on: CSV, TSV, JSON Lines, Parquet, lines of text."""
 
 import bisect
 import functools
@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 from keras_selfattn.data.formats.arrow_tables import Feature, class_features, named_classes
 from keras_selfattn.data.formats.arrow_values import held_values, plain_views, unreadable
-from keras_selfattn.data.formats.records import Place, columns_of, iter_rows
+from keras_selfattn.data.formats.records import FIRST_ROWS, Place, Row, columns_of, iter_rows, iter_text_lines
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import ConfigError, DataError
 
-TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
+LINES = ".txt"
+TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", LINES)
 PARQUET = ".parquet"
 ENDINGS = (*TEXT_ENDINGS, PARQUET)
 
@@ -77,6 +78,10 @@ class RowFile(Protocol):
         """Yield the ends of windows from a place on, for others to read."""
         ...
 
+    def first(self) -> dict[str, Any]:
+        """Return the first row that can be read, of the first 1,000; an empty one for none."""
+        ...
+
 
 def open_rows(path: Path, separator: str | None = None, has_header: bool = True) -> RowFile:
     """Return the table of a file; `separator` and `has_header` are as for `records.iter_records`.
@@ -94,13 +99,18 @@ def open_rows(path: Path, separator: str | None = None, has_header: bool = True)
 class _TextReader:
     def __init__(self, path: Path, separator: str | None, has_header: bool) -> None:
         self._path, self._form = path, {"separator": separator, "has_header": has_header}
-        self.columns = columns_of(path, separator=separator, has_header=has_header)
+        if path.suffix.lower() == LINES:
+            checked_separator(path, **self._form)
+            next(iter_text_lines(path))  # or it is empty
+            self.columns = ["text"]
+        else:
+            self.columns = columns_of(path, **self._form)
         self.total = path.stat().st_size
 
     def windows(self, start: Sequence[int] | None) -> Iterator[Window]:
         begin = Place(*start) if start else Place()
         window = Window([], [], [*begin], 0)
-        for row in iter_rows(self._path, **self._form, start=begin):
+        for row in self._rows(begin):
             if row.values is None:
                 window.problems[row.line] = row.problem
             else:
@@ -114,6 +124,15 @@ class _TextReader:
                 window = Window([], [], [*begin], begin.offset)
         if window.lines or window.problems:
             yield window
+
+    def first(self) -> dict[str, Any]:
+        rows = itertools.islice(self._rows(Place()), FIRST_ROWS)
+        return next((row.values for row in rows if row.values is not None), {})
+
+    def _rows(self, start: Place) -> Iterator[Row]:
+        if self._path.suffix.lower() == LINES:
+            return iter_text_lines(self._path, start=start)
+        return iter_rows(self._path, **self._form, start=start)
 
     def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
         return (window.end for window in self.windows(start))
@@ -163,6 +182,13 @@ class _ParquetReader:
         while row < self.total:
             row = min(row + self._rows, self.total)
             yield [row]
+
+    def first(self) -> dict[str, Any]:
+        try:
+            batch = next(self._file.iter_batches(1), None)
+        except (OSError, arrow().ArrowException) as error:
+            raise self._broken(error) from error
+        return {} if batch is None else _Records(plain_views(batch), self._features)[0]
 
     def _broken(self, error: Exception) -> DataError:
         return unreadable(self._path, error, ", and run the command again")

@@ -21,8 +21,9 @@ from keras_selfattn.asking.commands import (
     connected,
 )
 from keras_selfattn.asking.exit_status import SOME_ROWS
-from keras_selfattn.asking.input_cells import NamedColumns
+from keras_selfattn.asking.raw_texts import OFFSETS, SignatureChoice, check_offsets, choice_for
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
+from keras_selfattn.batch.row_files import open_rows
 from keras_selfattn.batch.run import Engine, Files, RunProgress, predict_files
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import clock, console, error_console
@@ -48,7 +49,7 @@ _PANELS = {
             "--file",
             type=PATH,
             required=True,
-            help="Rows: a .csv, .tsv, .jsonl or .parquet file, or a folder of such files.",
+            help="Rows: a .csv, .tsv, .jsonl or .parquet file, a .txt of texts, or a folder of such files.",
         ),
         Option(
             "--output",
@@ -71,6 +72,7 @@ _PANELS = {
     "Answers": (
         OUTPUTS,
         SIGNATURE,
+        OFFSETS,
         Option("--batch-size", type=COUNT, default=128, help="The most rows in a batch."),
     ),
     "Ray": (
@@ -101,6 +103,9 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     MODEL is a run folder, a .keras file, a SavedModel or, with --target, the name of a served model. The
     output has the columns of the rows, predicted_label and score, in the order of the rows. It appears when
     all of it is written. A run that ends early goes on where it stopped when the same command is given again.
+
+    A labeller that was trained on raw texts takes them in a column text, or in that of its training. Its
+    spans are written as doccano does, [start, end, label] under label, in place of those that the file has.
     """
     output = output.resolve() if output.is_symlink() else output  # a link stays one
     files = Files(file, output, overwrite)
@@ -110,7 +115,7 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
         begun = partial_of(output).exists()
     if not begun:  # or a run that was killed at its very end could not end
         files.check()
-    made_of, engine = (_served if options["target"] else _loaded)(model, options)
+    made_of, engine = (_served if options["target"] else _loaded)(model, files, options)
     with _shown(output) as shown:
         done = predict_files(files, made_of, engine, shown)
     seconds = time.monotonic() - shown.started
@@ -134,11 +139,12 @@ def _check_options(model: str, options: dict[str, Any]) -> None:
         raise click.UsageError("--workers is that of --ray.")
 
 
-def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _loaded(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return what the answers are made of, and the maker of an engine that loads the model."""
     from keras_selfattn.batch.model_graph import find_model
 
     found = find_model(model)
+    choice = _signature_choice(files, options, found.column)
     made_of = {"model": found.digest, "options": _read(options)}
 
     @contextmanager
@@ -148,7 +154,7 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         from keras_selfattn.serving.server.runtime.cpus import available_cpus
 
         import_tensorflow(batches=True)
-        graph = LoadedGraph(found, options["signature"])
+        graph = LoadedGraph(found, choice)
         # One batch at a time leaves cores idle: reading its texts takes one, whatever TensorFlow has.
         yield LocalEngine(
             graph,
@@ -163,19 +169,19 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
         with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
             connect(options["ray"], options["timeout"], "ray.data")
-        make_part = partial(_part, trained_columns=found.columns, options=options)
-        yield RayEngine(found, options["signature"], make_part, options["workers"])
+        make_part = partial(_part, trained_column=found.column, options=options)
+        yield RayEngine(found, choice, make_part, options["workers"])
 
     return made_of, local if options["ray"] is None else on_ray
 
 
-def _served(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _served(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return what the answers are made of, and the maker of an engine that asks a server."""
     from keras_selfattn.batch.remote_model import RemoteModel
     from keras_selfattn.batch.run import LocalEngine
 
     client = connected(model, options)
-    served = RemoteModel(client, options["signature"], options["version"])
+    served = RemoteModel(client, _signature_choice(files, options, None), options["version"])
     made_of = {"model": f"{model}, version {served.version}", "options": _read(options)}
 
     @contextmanager
@@ -193,10 +199,10 @@ _CALLS = 4
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that answers depend on."""
-    names = ("column", "separator", "has_header", "outputs", "signature")
-    read = {name: options[name] for name in names}
-    # A run that an earlier version began has no such option.
-    return read if options["text_pair"] is None else {**read, "text_pair": options["text_pair"]}
+    return {
+        name: options[name]
+        for name in ("column", "separator", "has_header", "outputs", "signature", "offsets")
+    }
 
 
 def _part(
@@ -210,6 +216,7 @@ def _part(
 ) -> "Part":
     from keras_selfattn.batch.part import part_for
 
+    check_offsets(signature, options["offsets"], options["outputs"])
     return part_for(
         file,
         target,
@@ -220,7 +227,20 @@ def _part(
         **table_form(options),
         batch_size=options["batch_size"],
         named=named,
+        offsets=options["offsets"],
     )
+
+
+def _signature_choice(files: Files, options: dict[str, Any], trained_column: str | None) -> SignatureChoice:
+    """Return the signature that the rows of all files ask for."""
+    source, given = str(files.source), options["signature"]
+    if given is not None:
+        return SignatureChoice("tokens", source, given)
+    found = set()
+    for file, _ in files.parts():
+        if row := open_rows(file, **table_form(options)).first():
+            found.add(choice_for(row, source, None, options["column"], trained_column))
+    return found.pop() if len(found) == 1 else SignatureChoice("mixed" if found else "tokens", source)
 
 
 class _Shown:

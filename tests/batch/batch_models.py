@@ -44,6 +44,32 @@ def save_tokens(folder):
     return folder.parent
 
 
+def save_spans(folder):
+    """A labeller of tokens and of raw texts, whose spans are words in capitals: NAME."""
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, name="tokens")])
+    def of_tokens(tokens):
+        return {"label": tf.strings.upper(tokens), "score": tf.cast(tf.strings.length(tokens), tf.float32)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def of_texts(text):
+        codes = tf.strings.unicode_decode(text, "UTF-8").to_tensor()  # [rows, characters]
+        inside = (codes >= ord("A")) & (codes <= ord("Z"))
+        beside = tf.pad(inside, [[0, 0], [1, 1]])
+        places = tf.zeros_like(codes) + tf.range(tf.shape(codes)[1])
+        start = tf.ragged.boolean_mask(places, inside & ~beside[:, :-2])
+        end = tf.ragged.boolean_mask(places + 1, inside & ~beside[:, 2:])
+        name = tf.fill(tf.shape(start.to_tensor()), "NAME")
+        # What stands behind the last span of a row means nothing.
+        outputs = {"start": start.to_tensor(7), "end": end.to_tensor(9), "label": name}
+        return outputs | {"score": tf.ones(tf.shape(name)), "count": start.row_lengths()}
+
+    signatures = {"serving_default": of_tokens, "spans": of_texts}
+    tf.saved_model.save(tf.Module(), str(folder), signatures)
+    return folder.parent
+
+
 def damaged(path):
     """A Parquet file of 30,000 rows with a page in the middle that holds other bytes."""
     import pyarrow as pa

@@ -124,6 +124,39 @@ def iter_rows(
             yield from _rows(file, content, separator, start, has_header=has_header, quoted=ending != ".tsv")
 
 
+def iter_text_lines(
+    path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None, *, start: Place | None = None
+) -> Iterator[Row]:
+    """Yield each line of a file in UTF-8 as a row with a `text`, an empty line too, without its line end.
+
+    Args:
+        path: as for `iter_records`.
+        wrap: as for `iter_records`.
+        start: as for `iter_rows`.
+
+    Raises:
+        DataError: if the file is missing or empty; for a line of over 64 MiB.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "texts.txt")
+        ...     _ = file.write_bytes(b"Ada wrote.\\r\\n\\nShe came.")
+        ...     [row.values for row in iter_text_lines(file)]
+        [{'text': 'Ada wrote.'}, {'text': ''}, {'text': 'She came.'}]
+    """
+    file = Path(path)
+    with _opened(file, wrap) as content:
+        lines = RowLines(file, content, start)
+        line = lines.end.line
+        for each in lines:
+            problem = lines.next_row()
+            values = None if problem else {"text": each.removesuffix("\n").removesuffix("\r")}
+            yield Row(line, values, problem, lines.end)
+            line = lines.end.line
+
+
 def columns_of(path: str | Path, *, separator: str | None = None, has_header: bool = True) -> list[str]:
     """Return the columns of a table: those of the header, or all of the first 1,000 rows of JSON Lines.
 

@@ -1,0 +1,149 @@
+"""`predict` writes spans of raw texts as doccano does, and `train` reads the file back."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from batch_models import save_spans
+
+from keras_selfattn.data import read_tagged
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def labeller(tmp_path_factory):
+    return save_spans(tmp_path_factory.mktemp("models") / "names" / "1")
+
+
+@pytest.fixture
+def spans(predict, labeller, tmp_path):
+    """Runs the command on a file of some content; gives its result and the rows of its output."""
+
+    def run(name, content, *options, output="out.jsonl"):
+        source = tmp_path / name
+        source.write_bytes(content.encode()) if isinstance(content, str) else pq.write_table(content, source)
+        done = predict(source, tmp_path / output, *options, of=labeller)
+        if not output.endswith(".jsonl") or not (tmp_path / output).exists():
+            return done, []
+        return done, list(map(json.loads, (tmp_path / output).read_text(encoding="utf-8").splitlines()))
+
+    return run
+
+
+# ADA at 0 to 3; behind an emoji, which is two units of UTF-16; behind CRLF; nothing.
+TEXTS = ["ADA wrote.", "😀 EU and\r\nROME, 🏳️‍🌈 X!", "", "none"]
+LABELS = [[[0, 3, "NAME"]], [[3, 5, "NAME"], [11, 15, "NAME"], [24, 25, "NAME"]], [], []]
+CHARACTERS = [[[0, 3, "NAME"]], [[2, 4, "NAME"], [10, 14, "NAME"], [21, 22, "NAME"]], [], []]
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(("offsets", "expected"), [((), LABELS), (("--offsets", "characters"), CHARACTERS)])
+def test_spans_are_written_as_doccano_does_and_read_back(spans, tmp_path, offsets, expected):
+    rows = [{"id": number, "text": text, "from": "a"} for number, text in enumerate(TEXTS)]
+    done, found = spans("in.jsonl", lines(rows), *offsets)
+    assert done.exit_code == 0, done.output
+    assert found == [{**row, "label": label} for row, label in zip(rows, expected, strict=True)]
+    for text, own in zip(TEXTS, CHARACTERS, strict=True):  # the oracle: Python's own characters
+        assert all(text[start:end].isupper() for start, end, _ in own)
+    read = read_tagged(tmp_path / "out.jsonl")
+    marked = [
+        [token for token, label in zip(*row, strict=True) if label == "B-NAME"]
+        for row in zip(read.inputs, read.targets, strict=True)
+    ]
+    assert marked == [["ADA"], ["EU", "ROME", "X"], [], []]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"text": "ADA", "label": [[0, 1, "OLD"]], "Comments": ["kept"]},
+        {
+            "text": "ADA",
+            "entities": [{"id": 1, "label": "OLD", "start_offset": 0, "end_offset": 1}],
+            "relations": [],
+        },
+        {
+            "text": "ADA",
+            "spans": [{"start": 0, "end": 1, "label": "OLD"}],
+            "tokens": [{"text": "ADA"}],
+            "answer": "accept",
+        },
+    ],
+)
+def test_spans_of_a_tool_are_replaced_and_other_values_kept(spans, tmp_path, record):
+    done, (found,) = spans("in.jsonl", lines([record]))
+    assert done.exit_code == 0, done.output
+    others = {name: value for name, value in record.items() if name in ("Comments", "tokens", "answer")}
+    assert found == {"text": "ADA", **others, "label": [[0, 3, "NAME"]]}
+    assert read_tagged(tmp_path / "out.jsonl").targets == [["B-NAME"]]
+
+
+def test_lines_of_a_txt_are_texts(spans):
+    done, found = spans("in.txt", "\ufeffADA wrote.\r\n\r\nto ROME")
+    assert done.exit_code == 0, done.output
+    assert [row["text"] for row in found] == ["ADA wrote.", "", "to ROME"]
+    assert [row["label"] for row in found] == [[[0, 3, "NAME"]], [], [[3, 7, "NAME"]]]
+
+
+def test_a_text_that_is_missing_or_a_number_is_written_as_the_model_read_it(spans):
+    done, found = spans("in.jsonl", lines([{"text": None}, {"text": 5}]))
+    assert (done.exit_code, found) == (0, [{"text": "", "label": []}, {"text": "5", "label": []}])
+
+
+def test_columns_of_csv_and_parquet_are_kept(spans, tmp_path):
+    expected = [{"id": "7", "text": "ADA", "label": [[0, 3, "NAME"]]}]
+    assert spans("in.csv", "id,text\n7,ADA\n")[1] == expected
+    table = pa.table({"id": ["7"], "text": ["ADA"], "label": [[0]]})
+    assert spans("in.parquet", table, output="out2.jsonl")[1] == expected
+    spans("in.csv", "id,text\n7,ADA\n", output="out.csv")
+    assert (tmp_path / "out.csv").read_text() == 'id,text,label\n7,ADA,"[[0, 3, ""NAME""]]"\n'
+
+
+def test_tokens_are_labelled_as_before(spans):
+    done, found = spans("in.jsonl", lines([{"tokens": ["a", "bc"], "text": "a bc"}]))
+    assert (done.exit_code, found[0]["predicted_label"]) == (0, ["A", "BC"])
+    done, found = spans("in.csv", "review\na bc\n", "--signature", "serving_default", output="out2.jsonl")
+    assert (done.exit_code, found[0]["predicted_label"]) == (0, ["A", "BC"])
+
+
+def test_named_outputs_are_cut_to_the_number_of_spans(spans):
+    content = lines([{"text": "ADA, EU"}, {"text": "no"}])
+    done, found = spans("in.jsonl", content, "--outputs", "start", "--outputs", "score")
+    assert done.exit_code == 0, done.output
+    assert [(row["start"], row["score"]) for row in found] == [([0, 5], [1.0, 1.0]), ([], [])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "words"),
+    [
+        ("in.csv", "review\nADA wrote\n", (), "texts that could be raw, or tokens between blanks"),
+        ("in.csv", "a,b\nADA,1\n", ("--column", "a"), "--signature spans for raw texts"),
+        ("in.csv", "text,label\nADA,+\n", (), "has a column 'label' already"),
+        ("in.jsonl", lines([{"tokens": ["a"]}]), ("--offsets", "utf-16"), "these answers are none"),
+        ("in.jsonl", lines([{"text": "a"}]), ("--offsets", "utf-16", "--outputs", "end"), "count characters"),
+    ],
+)
+def test_what_rows_do_not_tell_is_refused_with_the_next_step(spans, name, content, options, words):
+    done, _ = spans(name, content, *options)
+    assert done.exit_code == 1
+    assert words in " ".join(done.output.split())
+
+
+def test_a_row_whose_label_is_no_list_of_spans_is_told(spans, tmp_path):
+    done, found = spans("in.jsonl", lines([{"text": "ADA"}, {"text": "EU", "label": "+"}]))
+    assert (done.exit_code, [row["text"] for row in found]) == (6, ["ADA"])
+    (told,) = map(json.loads, (tmp_path / "out.jsonl.errors.jsonl").read_text().splitlines())
+    assert (told["line"], "column 'label'" in told["reason"]) == (2, True)
+
+
+def test_files_of_a_folder_hold_rows_of_one_kind(predict, labeller, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(lines([{"text": "ADA"}]))
+    (tmp_path / "in" / "b.jsonl").write_text(lines([{"tokens": ["a"]}]))
+    done = predict(tmp_path / "in", tmp_path / "out", of=labeller)
+    assert (done.exit_code, "raw texts in some files" in " ".join(done.output.split())) == (1, True)
