@@ -1,6 +1,7 @@
 """Raw texts asked of a labeller: which signature their rows ask for, and spans in doccano's form.
 
-A labeller has the signature `spans`, of raw texts, beside that of tokens. Its spans are written as doccano does, `{"text": …, "label": [[start, end, "PER"], …]}`: the tool and `train` read them.
+A labeller has the signature `spans`, of raw texts, beside that of tokens. Its spans are written as doccano
+does, `{"text": …, "label": [[start, end, "PER"], …]}`, so that the tool and `train` read them.
 
 Reference: doccano 1.8, `backend/data_import/pipeline` (`makers.py`, `label.py`) of its source.
 """

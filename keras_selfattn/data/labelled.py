@@ -60,7 +60,7 @@ class LabelledRows:
         inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
         where = [self.place(row) for row in rows]
         kinds = {"kind": self.kind, "target_kind": self.target_kind}
-        return LabelledRows(inputs, targets, self.source, where, **kinds)
+        return LabelledRows(inputs, targets, self.source, where, note=self.note, **kinds)
 
     def labels(self) -> set[str]:
         """Return the labels in the targets; none if they are numbers.

@@ -61,6 +61,7 @@ STYLE = (
     "details{margin:10px 0}summary{cursor:pointer;font-weight:600}"
     "summary:focus-visible,a:focus-visible{outline:2px solid var(--c0);outline-offset:2px}"
     "img{image-rendering:pixelated;max-width:100%}td svg{width:240px;height:52px;max-width:60vw}"
+    "mark{background:rgba(var(--token),.18);color:inherit;border-radius:3px;padding:0 2px}"
     ".wrong{outline:2px solid var(--c1);border-radius:3px;padding:0 2px}"
     f"{token_rules()}"
     f"@media print{{:root{{{_GROUND};{_palette(_LIGHT)}}}{level_styles(dark=False)}"

@@ -17,6 +17,7 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.metrics.report import Report
+from keras_selfattn.metrics.span_matches import Span
 from keras_selfattn.models.heads.class_heads import Head
 
 AnyHead = TypeVar("AnyHead", bound=Head)
@@ -34,6 +35,22 @@ class Decisions(NamedTuple):
 
     right: np.ndarray
     probability: np.ndarray
+
+
+class RowOfSpans(NamedTuple):
+    """A row with wrong spans.
+
+    Args:
+        row: its number.
+        there: its spans.
+        given: the predicted ones.
+        wrong: the number of spans that are missed, not there, or others than those that they overlap.
+    """
+
+    row: int
+    there: Sequence[Span]
+    given: Sequence[Span]
+    wrong: int
 
 
 class HeadMetrics(ABC, Generic[AnyHead]):
@@ -76,6 +93,10 @@ class HeadMetrics(ABC, Generic[AnyHead]):
 
         Without them a report has no section about their reliability.
         """
+
+    def rows_of_spans(self, rows: LabelledRows, outputs: Any) -> "list[RowOfSpans]":
+        """Return the rows with wrong spans, those with the most first; none of a head without spans."""
+        return []
 
 
 @singledispatch

@@ -10,42 +10,80 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.classes import ClassificationReport, classification_report
-from keras_selfattn.metrics.head_metrics import Decisions, HeadMetrics, Line, head_metrics
-from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, precision_recall_f1
+from keras_selfattn.metrics.head_metrics import Decisions, HeadMetrics, Line, RowOfSpans, head_metrics
+from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns
+from keras_selfattn.metrics.span_matches import (
+    MISSED,
+    SPURIOUS,
+    Span,
+    SpanFigures,
+    confusion_of,
+    matched,
+    span_figures,
+)
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.rows.span_schemes import OUTSIDE, Mark, SpanScheme, scheme_of, why_no_scheme
 
 
-class Span(NamedTuple):
-    """Tokens `start` to `stop`, exclusive, of one kind."""
-
-    kind: str
-    start: int
-    stop: int
-
-
 @dataclass(frozen=True)
 class SpanReport:
-    """Figures of predicted spans: a span is right if its kind, beginning and end are.
+    """Figures of predicted spans, by two rules, and what they were taken for.
 
     Args:
-        precision: share of the predicted spans that are right.
-        recall: share of the spans that were predicted.
-        f1: harmonic mean of both.
-        kinds: figures of each kind, in order.
+        exact: a span is right if its kind, beginning and end are.
+        overlapping: a span is right if it has the kind of one that it overlaps; see `span_matches`.
+        confusion: counts by kind and predicted kind of spans that overlap, int `[kinds + 1, kinds + 1]`; the
+            last column is of missed spans, the last row of predicted ones that are not there.
     """
 
-    precision: float
-    recall: float
-    f1: float
-    kinds: tuple[ClassReport, ...]
+    exact: SpanFigures
+    overlapping: SpanFigures
+    confusion: np.ndarray
+
+    @property
+    def precision(self) -> float:
+        """The share of the predicted spans that are exactly right."""
+        return self.exact.precision
+
+    @property
+    def recall(self) -> float:
+        """The share of the spans that were predicted exactly."""
+        return self.exact.recall
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of both."""
+        return self.exact.f1
+
+    @property
+    def kinds(self) -> tuple[ClassReport, ...]:
+        """The exact figures of each kind, in order."""
+        return self.exact.kinds
+
+    def means(self) -> Columns:
+        """Return precision, recall and F1 by both rules, of all spans together and as means of the kinds."""
+        rules = {"exact": self.exact, "overlapping": self.overlapping}
+        rows = []
+        for name, found in rules.items():
+            rows.append([name, "all spans", found.precision, found.recall, found.f1])
+            rows.append([name, "mean of labels", *found.macro])
+        return Columns(["match", "of", "precision", "recall", "f1"], rows)
+
+    def confused(self) -> Columns:
+        """Return the spans by label and prediction, the most frequent first; right ones are left out."""
+        names = [kind.label for kind in self.kinds]
+        labels, predicted = [*names, SPURIOUS], [*names, MISSED]
+        wrong = self.confusion.copy()
+        np.fill_diagonal(wrong, 0)
+        places = np.argwhere(wrong).tolist()
+        cells = [(labels[row], predicted[column], int(wrong[row, column])) for row, column in places]
+        return Columns(["label", "predicted", "spans"], sorted(cells, key=lambda cell: -cell[-1]))
 
 
 def spans(labels: Sequence[str], scheme: SpanScheme | None = None) -> list[Span]:
@@ -91,20 +129,21 @@ def span_report(
     Example:
 
         >>> found = span_report([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "O", "O", "B-LOC"]])
-        >>> found.precision, found.recall, found.f1
-        (0.5, 0.5, 0.5)
+        >>> found.precision, found.recall, found.f1, found.overlapping.f1
+        (0.5, 0.5, 0.5, 1.0)
     """
-    there, answered, right = Counter[str](), Counter[str](), Counter[str]()
+    pairs: list[tuple[Span | None, Span | None]] = []
     for labels, guesses in zip(true, predicted, strict=True):
-        wanted, given = spans(labels, scheme), spans(guesses, scheme)
-        there.update(span.kind for span in wanted)
-        answered.update(span.kind for span in given)
-        right.update(span.kind for span in set(wanted) & set(given))
-    kinds = tuple(
-        ClassReport(kind, *precision_recall_f1(right[kind], answered[kind], there[kind]), there[kind])
-        for kind in sorted(there | answered)
+        pairs += matched(spans(labels, scheme), spans(guesses, scheme))
+    kinds = sorted({span.kind for pair in pairs for span in pair if span is not None})
+    confusion = confusion_of(pairs, kinds)
+    there, answered = confusion[:-1].sum(axis=1).tolist(), confusion[:, :-1].sum(axis=0).tolist()
+    exact = Counter(one.kind for one, other in pairs if one is not None and one == other)
+    return SpanReport(
+        exact=span_figures([exact[kind] for kind in kinds], answered, there, kinds),
+        overlapping=span_figures(np.diagonal(confusion)[:-1].tolist(), answered, there, kinds),
+        confusion=confusion,
     )
-    return SpanReport(*precision_recall_f1(right.total(), answered.total(), there.total()), kinds)
 
 
 @dataclass(frozen=True)
@@ -131,11 +170,20 @@ class LabellingReport(Report):
     def summary(self) -> dict[str, float]:
         if self.spans is None:
             return self.positions.summary()
-        spans = {"f1": self.spans.f1, "precision": self.spans.precision, "recall": self.spans.recall}
-        return {f"span_{name}": value for name, value in spans.items()} | self.positions.summary()
+        spans, overlap = self.spans, self.spans.overlapping
+        exact = {"f1": spans.f1, "precision": spans.precision, "recall": spans.recall}
+        others = {"macro_f1": spans.exact.macro[-1], "overlap_f1": overlap.f1}
+        others |= {"overlap_precision": overlap.precision, "overlap_recall": overlap.recall}
+        return {f"span_{name}": value for name, value in (exact | others).items()} | self.positions.summary()
 
     def tables(self) -> dict[str, Columns]:
-        spans = {} if self.spans is None else {"spans": class_columns(self.spans.kinds)}
+        if self.spans is None:
+            return self.positions.tables()
+        spans = {
+            "spans": class_columns(self.spans.kinds),
+            "spans_overlapping": class_columns(self.spans.overlapping.kinds),
+            "spans_confused": self.spans.confused(),
+        }
         return {**self.positions.tables(), **spans}
 
 
@@ -202,6 +250,17 @@ class LabellingMetrics(HeadMetrics[PositionHead]):
                         (rows.place(row), row, position, tokens[position], " ".join(tokens), *judged)
                     )
         return found
+
+    def rows_of_spans(self, rows: LabelledRows, outputs: Sequence[np.ndarray]) -> list[RowOfSpans]:
+        scheme, found = scheme_of(self.head.labels), []
+        if scheme is None:
+            return []
+        named = self._named(self.head.chosen(outputs))
+        for row, (labels, guesses) in enumerate(zip(rows.targets, named, strict=True)):
+            there, given = spans(labels, scheme), spans(guesses, scheme)
+            if wrong := sum(one != other for one, other in matched(there, given)):
+                found.append(RowOfSpans(row, there, given, wrong))
+        return sorted(found, key=lambda each: -each.wrong)
 
     def decisions(self, targets: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]) -> Decisions:
         chosen = self.head.chosen(outputs)

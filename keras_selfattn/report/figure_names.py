@@ -9,6 +9,10 @@ NAMES = {
     "span_f1": "span F1",
     "span_precision": "span precision",
     "span_recall": "span recall",
+    "span_macro_f1": "span macro F1",
+    "span_overlap_f1": "overlapping span F1",
+    "span_overlap_precision": "overlapping span precision",
+    "span_overlap_recall": "overlapping span recall",
     "accuracy_of_the_commonest": "accuracy of always the commonest",
 }
 """Names of figures that are not their own words."""

@@ -10,9 +10,11 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.drawing.markup import Markup, isolated, join, tag
 from keras_selfattn.drawing.notebook import coloured_tokens
 from keras_selfattn.drawing.pictures import FEATURES, image, sparkline
+from keras_selfattn.metrics.head_metrics import head_metrics
 from keras_selfattn.metrics.mistakes import ranked_mistakes
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.report.marked_spans import marked_rows
 from keras_selfattn.report.sections import Section, Table
 from keras_selfattn.rows.kind import Curves, Picture, Pixels, Written
 from keras_selfattn.rows.targets import NUMBERS
@@ -57,8 +59,9 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         table = Table(
             title, ["place", "tokens", *columns[3:], score], [_token_line(rows, line) for line in lines]
         )
-        return Section(title, [f"{about} The wrong token is framed.", table])
-    named, inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
+        spans = marked_rows(rows, head_metrics(head).rows_of_spans(rows, outputs))
+        return Section(title, [f"{about} The wrong token is framed.", table, *spans])
+    inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
     cells = [
         [line[0], *shown, *map(_judged, line[2:-1]), line[-1]]
         for line, shown in zip(lines, inputs, strict=True)

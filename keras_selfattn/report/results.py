@@ -21,7 +21,7 @@ from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.head_metrics import head_metrics
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
-from keras_selfattn.metrics.positions import LabellingReport
+from keras_selfattn.metrics.positions import LabellingReport, SpanReport
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
 from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
@@ -32,6 +32,11 @@ _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
 _SCATTERED = 6  # scores of a row with a picture of their own
 _LETTERS = 200  # of a label in the table of all
 _FIRST_PAIRS, _FIRST_LETTERS = 3, 40  # of the pairs at the top of the page, and of a label there
+_SPANS = (
+    "An exact match has the label, the beginning and the end of a span. An overlapping one has its label and "
+    "shares a token with it; each span is matched once at most. Of one that overlaps with another label, the "
+    "prediction is told; a span without any is missed, and a predicted one without any is spurious."
+)
 _MEANING = (
     "Precision is the share of right ones among the answers of a class, recall the share found of its rows; "
     "F1 is their harmonic mean. Macro F1 is its mean over the classes, so that rare ones count as much as "
@@ -69,10 +74,30 @@ def _of_label_sets(figures: LabelSetReport, found: Evaluation | None) -> list[An
 
 @answer_blocks.register
 def _of_labelling(figures: LabellingReport, found: Evaluation | None) -> list[Any]:
-    blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
+    blocks = [] if figures.spans is None else _span_blocks(figures.spans)
     if figures.no_spans:
         blocks.append(f"There are no figures of spans: {figures.no_spans}.")
     return _figures_first([*blocks, *_confusion_blocks(figures.positions, "tokens")])
+
+
+def _span_blocks(found: SpanReport) -> list[Any]:
+    """Return the figures of spans: exact and overlapping matches, and what spans were taken for."""
+    means, header = found.means(), ["label", "precision", "recall", "F1", "spans"]
+    blocks = [_SPANS, Table("Spans", [*means.header[:-1], "F1"], means.rows)]
+    blocks += _class_blocks(found.kinds, "spans")
+    rows = [
+        [shortened(kind.label, _LETTERS), kind.precision, kind.recall, kind.f1, kind.rows]
+        for kind in found.overlapping.kinds[:_ALL_CLASSES]
+    ]
+    if rows:
+        blocks.append(Table("Overlapping spans by label", header, rows, folded=len(rows) > 10))
+    if 0 < len(found.kinds) < MOST_CLASSES:
+        # One axis for both: nothing is predicted to be missed, and no span that is there is spurious.
+        labels = [*(kind.label for kind in found.kinds), "(none)"]
+        blocks.append(confusion_figure(labels, found.confusion, "Confusion of spans by label and prediction"))
+    if confused := found.confused().rows[:_PAIRS]:
+        blocks.append(Table("Most frequent mistakes of spans", ["label", "predicted", "spans"], confused))
+    return blocks
 
 
 @answer_blocks.register

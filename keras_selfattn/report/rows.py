@@ -28,7 +28,9 @@ def data_section(tables: Mapping[str, LabelledRows]) -> Section:
     tables = {name: rows for name, rows in tables.items() if len(rows)}
     if not tables:
         return Section("Data", ["The rows are not in the run folder."])
-    blocks: list[Any] = [_sizes(tables)]
+    # Parts of one file have one note.
+    notes = dict.fromkeys(rows.note for rows in tables.values() if rows.note)
+    blocks: list[Any] = [_sizes(tables), *(f"Read {note}" for note in notes)]
     blocks += _lengths(tables)
     targets = [target for rows in tables.values() for target in rows.targets]
     blocks += _target_blocks(tables) if any(target is not None for target in targets) else []

@@ -283,7 +283,7 @@ def test_the_report_has_figures_of_tokens_and_of_spans():
     assert (summary["accuracy"], summary["span_f1"]) == (0.75, 0)
     wanted = f1_score([0, 1, 2, 2], [0, 2, 2, 2], average="macro")
     assert summary["macro_f1"] == pytest.approx(wanted)
-    assert set(report.tables()) == {"classes", "confusion", "spans"}
+    assert set(report.tables()) == {"classes", "confusion", "spans", "spans_overlapping", "spans_confused"}
     assert report.tables()["spans"].rows == [("A", 0.0, 0.0, 0.0, 1)]
 
 

@@ -277,6 +277,45 @@ def test_wrong_tokens_are_framed_among_their_neighbours(tmp_path):
     assert row == ["row 0", f"the cat {ATTACK} ", "N", "D", "0.8"]
 
 
+def test_rows_with_wrong_spans_have_their_true_and_predicted_spans_marked(tmp_path):
+    """The second row misses a span and has another with another end; the first has a third label."""
+    labels = ["O", "B-PER", "I-PER", "B-LOC"]
+    tokens = [["Ada", ATTACK], ["in", "Rome", "Ada", "King", "."], ["no"]]
+    targets = [["B-PER", "O"], ["O", "B-LOC", "B-PER", "I-PER", "O"], ["O"]]
+    rows = LabelledRows(tokens, targets, "made up", note="FILE: 3 texts; left out: 1 text cancelled.")
+    found = [["B-LOC", "O"], ["O", "O", "B-PER", "O", "O"], ["O"]]
+    outputs = [np.eye(4, dtype="float32")[[labels.index(label) for label in row]] for row in found]
+    tables = {"train": rows.take([2]), "test": rows.take([0, 1])}
+    about = findings(PositionHead(labels), rows, outputs, tables=tables)
+    _text, shown = written(tmp_path, about)
+    part = section(shown, "Most surely misread")
+    assert table(part, "Rows with the most wrong spans").rows() == [
+        ["row 1", "in Rome LOC Ada King PER . ", "in Rome Ada PER King . ", "2"],
+        ["row 0", f"Ada PER {ATTACK} ", f"Ada LOC {ATTACK} ", "1"],
+    ]
+    assert [mark.text for mark in part.all("mark", class_="wrong")] == [
+        "Rome LOC",
+        "Ada King PER",
+        "Ada PER",
+        "Ada PER",
+        "Ada LOC",
+    ]
+    answers = section(shown, "Answers on 3 test rows")
+    assert [row[:2] for row in table(answers, "Spans").rows()] == [
+        ["exact", "all spans"],
+        ["exact", "mean of labels"],
+        ["overlapping", "all spans"],
+        ["overlapping", "mean of labels"],
+    ]
+    assert table(answers, "Overlapping spans by label").rows() == [
+        ["LOC", "0", "0", "0", "1"],
+        ["PER", "1", "0.5", "0.6667", "2"],
+    ]
+    confused = table(answers, "Most frequent mistakes of spans").rows()
+    assert confused == [["LOC", "(missed)", "1"], ["PER", "LOC", "1"]]
+    assert "Read FILE: 3 texts; left out: 1 text cancelled." in section(shown, "Data").text
+
+
 def test_numbers_have_their_errors_beside_those_of_baselines_and_by_step(tmp_path):
     head = NumbersHead([0.0, 0.0], [1.0, 1.0])
     windows = cut_windows([np.arange(6.0)], context=3, horizon=2, source="load.csv")

@@ -11,7 +11,7 @@ from keras_selfattn.metrics import Report
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
-from keras_selfattn.metrics.positions import LabellingReport
+from keras_selfattn.metrics.positions import LabellingReport, SpanReport
 from keras_selfattn.metrics.report import ClassReport
 from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
@@ -51,12 +51,27 @@ def _of_label_sets(figures: LabelSetReport, split: str) -> None:
 def _of_labelling(figures: LabellingReport, split: str) -> None:
     _print_summary(figures, split)
     if figures.spans is not None:
-        _print_classes(figures.spans.kinds, "spans")
+        _print_spans(figures.spans)
     elif figures.no_spans:
         line = f"No figures of spans: {figures.no_spans}."
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     _print_classes(figures.positions.classes, "tokens")
     _print_mistakes(figures.positions, "tokens")
+
+
+def _print_spans(found: SpanReport) -> None:
+    """Print exact and overlapping matches of spans, the labels by exact ones, and the confusion."""
+    numeric = ("precision", "recall", "F1")
+    table = columns("Spans", "match", "of", *numeric, right=numeric)
+    for match, of, *figures in found.means().rows:
+        table.add_row(match, of, *(f"{figure:.3f}" for figure in figures))
+    console.print(table)
+    _print_classes(found.kinds, "spans")
+    if confused := found.confused().rows[:_WORST]:
+        table = columns("Most frequent mistakes of spans", "label", "predicted", "spans", right=("spans",))
+        for label, predicted, spans in confused:
+            table.add_row(label, predicted, f"{spans:,}")
+        console.print(table)
 
 
 @print_report.register
