@@ -24,6 +24,7 @@ _TRIES = 3
 # As in serving/wire/signature_names.py, models/heads/label_rules.py and models/tokens/span_labels.py: this
 # program runs without the package, and a test compares them.
 _LABEL, _LABELS, _SCORE, _PROBABILITIES = "label", "labels", "score", "probabilities"
+_COUNT = "count"
 _THRESHOLD, _LEAST = 0.5, 1e-30
 Arrays = dict[str, np.ndarray]
 Wrong = dict[str, np.ndarray]  # by the outputs' names: bool, where they are wrong
@@ -64,10 +65,11 @@ def wrong(case: dict[str, Any], loaded: Run, served: Run) -> str | None:
     docs/savedmodel.md for what that excludes.
     """
     runs = (loaded, loaded, served, served)  # twice, or a graph with a state would pass
+    case = {**case, "outputs": _certain(case, case["outputs"])}
     answers: list[Arrays] = []
     wrong_yet: list[Wrong] = []
     for _ in range(_TRIES):
-        answers = [run(case["signature"], case["inputs"]) for run in runs]
+        answers = [_certain(case, run(case["signature"], case["inputs"])) for run in runs]
         for answer in answers:
             other = _other_form(case, answer)
             if other:
@@ -121,6 +123,20 @@ def _as_session(tf: Any, saved_model: str) -> Run:
         return {name: np.asarray(value) for name, value in session.run(fetches, feeds).items()}
 
     return run
+
+
+def _certain(case: dict[str, Any], outputs: Arrays) -> Arrays:
+    """Return outputs without the rows whose answer may be another, and the columns that only those have.
+
+    They are the rows that are no farther from another answer than probabilities may be off; a case says how
+    far each is (`margins`) where its outputs, such as spans, do not tell.
+    """
+    certain = np.asarray(case.get("margins", []), "float64") > 2 * case["tolerance"]
+    if certain.all() or any(len(value) != len(certain) for value in outputs.values()):
+        return outputs
+    rows = {name: value[certain] for name, value in outputs.items()}
+    most = max((int(value.max(initial=0)) for name, value in rows.items() if name == _COUNT), default=0)
+    return {name: value[:, :most] if value.ndim > 1 else value for name, value in rows.items()}
 
 
 def _other_form(case: dict[str, Any], found: Arrays) -> str | None:

@@ -47,11 +47,13 @@ class Case:
         signature: the name of its signature.
         request: inputs by name.
         outputs: the answer by name.
+        margins: the distance of each row from another answer, `[B]`; None if the outputs tell it.
     """
 
     signature: str
     request: Request
     outputs: dict[str, np.ndarray]
+    margins: np.ndarray | None = None
 
 
 Ask = Callable[[], list[Case]]
@@ -69,7 +71,7 @@ def live_answers(contract: Contract) -> list[Case]:
             for place, request in enumerate(signature.requests):
                 outputs = _answer(name, signature, request, needed=place == 0)
                 if outputs is not None:
-                    cases.append(Case(name, request, outputs))
+                    cases.append(Case(name, request, outputs, _margins(signature, request)))
     for case in cases:
         _check_probabilities(case)
     return cases
@@ -151,6 +153,7 @@ def write_cases(path: Path, cases: Sequence[Case], tolerance: float) -> None:
             "inputs": _protos(case.request),
             "outputs": _protos(case.outputs),
             "tolerance": tolerance,
+            **({} if case.margins is None else {"margins": case.margins.tolist()}),
         }
         for case in cases
     ]
@@ -177,6 +180,10 @@ def _answer(
     if not isinstance(answer, Mapping) or not all(isinstance(value, tf.Tensor) for value in answer.values()):
         raise ExportError(f"The signature {name!r} must return a dict of tensors by name.")
     return {key: np.asarray(value) for key, value in answer.items()}
+
+
+def _margins(signature: Signature, request: Request) -> np.ndarray | None:
+    return None if signature.margins is None else np.asarray(signature.margins(*signature.arguments(request)))
 
 
 @contextmanager

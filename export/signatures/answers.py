@@ -1,9 +1,11 @@
 """The answers of `serving_default`: label, score, probabilities, numbers or vector, by name, in the graph.
 
+Those of `spans` follow from a labeller's: `Labelling.spans`.
+
 Which label is taken, at a tie too, is said once, in `largest` and `at_least_half`. The answers of a head are
 registered with `@raw_answers.register(ItsHead)`; the names are in `serving/wire/signature_names.py`.
 
-Axes: B (batch), T (positions), C (classes).
+Axes: B (batch), T (positions), C (classes), W (tokens of all texts), S (their spans), M (most of one text).
 """
 
 from abc import ABC, abstractmethod
@@ -19,10 +21,14 @@ from keras_selfattn.models.heads.label_rules import THRESHOLD
 from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
 from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.models.tokens.raw_texts import TextTokens
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder
+from keras_selfattn.models.tokens.text_spans import SpanMarks
 from keras_selfattn.serving.wire.signature_names import (
     CLASSES,
+    COUNT,
     EMBEDDING,
+    END,
     LABEL,
     LABELS,
     PREDICTIONS,
@@ -30,6 +36,7 @@ from keras_selfattn.serving.wire.signature_names import (
     REGRESSED,
     SCORE,
     SCORES,
+    START,
 )
 
 Tensor = Any
@@ -147,6 +154,7 @@ class Labelling(Answers):
 
     def __init__(self, labels: Sequence[str], decoder: SpanDecoder | None = None) -> None:
         self._labels = tf.constant([label.encode() for label in labels], tf.string)
+        self._names = list(labels)
         self._decoder = decoder
         self.label_rule = "largest" if decoder is None else _SPAN_RULES[decoder.rule]
 
@@ -156,6 +164,42 @@ class Labelling(Answers):
     def numbers(self, outputs: Tensor) -> dict[str, Tensor]:
         """Return the probabilities, without the decoder of spans, a loop over the labels of a whole row."""
         return {PROBABILITIES: self._chosen(outputs, None)[PROBABILITIES]}
+
+    def spans(self, label: Tensor, score: Tensor, found: TextTokens) -> dict[str, Tensor]:
+        """Return the spans of raw texts that the labels of their tokens mark, by the tables of `SpanMarks`.
+
+        Args:
+            label: the name of each token's label, string `[W]`.
+            score: its probability, float32 `[W]`.
+            found: the tokens of the texts.
+
+        Returns:
+            `label` string, `start` and `end` int32, `score` float32, `[B, M]` each, and `count` int32 `[B]`.
+        """
+        marks, rows = SpanMarks(self._names), found.tokens.value_rowids()  # [W]
+        chosen = tf.where(label[:, None] == self._labels)[:, 1]  # [W]: each is one of the labels
+        is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+        start_state = tf.constant(len(self._names), tf.int64)
+        before = tf.where(is_first, start_state, tf.roll(chosen, 1, axis=0))
+        begins = tf.gather_nd(tf.constant(marks.begins), tf.stack([before, chosen], axis=1))
+        number = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # the span of each token that is in one
+        inside = tf.where(tf.gather(tf.constant(marks.inside), chosen))[:, 0]
+        first, number = tf.where(begins)[:, 0], tf.gather(number, inside)  # [S], [tokens in spans]
+        ends = tf.gather(found.ends.flat_values, inside)
+        named = {
+            LABEL: tf.gather(tf.constant(marks.kinds), tf.gather(chosen, first)),
+            START: tf.cast(tf.gather(found.starts.flat_values, first), tf.int32),
+            END: tf.cast(tf.math.unsorted_segment_max(ends, number, tf.size(first)), tf.int32),
+            SCORE: tf.math.unsorted_segment_min(tf.gather(score, inside), number, tf.size(first)),
+        }
+        ragged: Any = tf.RaggedTensor
+        texts = found.tokens.nrows()
+        of_text = ragged.from_value_rowids(tf.range(tf.size(first)), tf.gather(rows, first), texts)
+        padded = {
+            name: of_text.with_values(value).to_tensor("" if name == LABEL else 0)
+            for name, value in named.items()
+        }
+        return {**padded, COUNT: tf.cast(of_text.row_lengths(), tf.int32)}
 
     def _chosen(self, outputs: Tensor, decoder: SpanDecoder | None) -> dict[str, Tensor]:
         mask = getattr(outputs, "_keras_mask", None)

@@ -14,7 +14,14 @@ import tensorflow as tf
 
 from keras_selfattn.models.core.attention_weights import Collected, collected_weights
 from keras_selfattn.models.vocabulary import PADDING_ID
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, EXAMPLES
+from keras_selfattn.serving.wire.signature_names import (
+    DEFAULT_SIGNATURE,
+    EXAMPLES,
+    LABEL,
+    PROBABILITIES,
+    SCORE,
+    TEXT,
+)
 
 from ..saved_weights import Weights
 from .answers import Answers
@@ -93,6 +100,19 @@ def _in_groups(
     return tf.gather(found.concat(), tf.math.invert_permutation(order))
 
 
+def _at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Return the label and the score of each token, string and float32 `[W]`, with bounded padding.
+
+    Args:
+        tokens: string ragged `[B, T]`.
+        answers: from padded tokens, string `[B, T]`, to named answers, `[B, T]` each.
+    """
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)  # [B]
+    found = answers(tokens.to_tensor(""))
+    real = tf.sequence_mask(lengths, tf.shape(found[LABEL])[1])
+    return tf.boolean_mask(found[LABEL], real), tf.boolean_mask(found[SCORE], real)
+
+
 MOST_ASKED = DEFAULT_SIGNATURE
 
 PREDICT = "tensorflow/serving/predict"
@@ -111,12 +131,15 @@ class Signature:
         method_name: the call of TensorFlow Serving that it is for.
         padding: by input, the value that lengthens the second axis of its rows and changes no answer. Outputs
             whose second size is unknown grow as the inputs do. Without it, rows of other lengths stay apart.
+        margins: from the arguments of `function` to the distance of each row from another answer, float32
+            `[B]`, where the outputs do not tell it; run eagerly, for the check of an export.
     """
 
     function: Any
     requests: Sequence[Request]
     method_name: str = PREDICT
     padding: Mapping[str, float | str] = field(default_factory=dict[str, float | str])
+    margins: Callable[..., Tensor] | None = None
 
     @functools.cached_property
     def concrete(self) -> Any:
@@ -180,6 +203,44 @@ class Graphs:
             return self._answers.named(self._traced(inputs))
 
         return _function(specs, answer)
+
+    def on_texts(
+        self, tokens_of: Callable[[Tensor], Any], named: Callable[[Tensor, Tensor, Any], dict[str, Tensor]]
+    ) -> Any:
+        """Return the function from raw texts, string `[B]`, to what `named` makes of their tokens' labels.
+
+        Args:
+            tokens_of: from texts to their tokens, a named tuple with `tokens`, string ragged `[B, T]`.
+            named: from the label and the score of each token, `[W]`, and what `tokens_of` returned.
+        """
+        specs = {TEXT: tf.TensorSpec([None], tf.string, name=TEXT)}
+
+        def answer(texts: Tensor) -> dict[str, Tensor]:
+            found = tokens_of(texts)
+            return named(*_at_tokens(found.tokens, lambda tokens: self._core(self._read(tokens))), found)
+
+        return _function(specs, answer)
+
+    def margins(self, tokens_of: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
+        """Return the function from raw texts to the distances of their tokens' labels from other labels.
+
+        That of a text, float32 `[B]`, is the least by which the probability of a token's label exceeds all
+        others of the token; -1 if it does not, as labels that are chosen as a row may; 1 without tokens.
+        """
+
+        def distances(texts: Tensor) -> Tensor:
+            tokens = tokens_of(texts).tokens
+            found = self._core(self._read(tokens.to_tensor("")))
+            best = tf.math.top_k(
+                tf.pad(found[PROBABILITIES], [[0, 0], [0, 0], [0, 1]]), 2
+            ).values  # [B, T, 2]
+            apart = tf.where(found[SCORE] == best[..., 0], best[..., 0] - best[..., 1], -1.0)
+            real = tf.sequence_mask(tokens.row_lengths(), tf.shape(apart)[1])
+            return tf.reduce_min(
+                tf.pad(tf.where(real, apart, 1.0), [[0, 0], [0, 1]], constant_values=1.0), axis=1
+            )
+
+        return distances
 
     def on_files(self, specs: Mapping[str, Any], from_files: Callable[..., Any]) -> Any:
         """Return the function from rows in files, under the names of `specs`, to named answers."""

@@ -11,17 +11,22 @@ import tensorflow as tf
 
 from keras_selfattn.models import TokenClassifier
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS, pieces_within
+from keras_selfattn.models.tokens.raw_texts import text_tokens
 from keras_selfattn.models.vocabulary import PADDING_ID
+from keras_selfattn.serving.wire.signature_names import SPANS, TEXT
 
 from ..portable.tokenizer_export import token_files
+from .answers import raw_answers
 from .model_signatures import Graphs, Signature
 from .raw_front import RawFront, front_of
-from .trial_requests import Request, in_batches
+from .trial_requests import TEXTS, Request, in_batches, strings
 
 Tensor = Any
 
 # Kinds of tokens that training did not see.
 _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
+# Raw texts with characters of several places, bytes and units of UTF-16.
+_RAW = ("", " \r\n\t ", "\r\nAda\r\nL. 😀x👩\u200d🚒!", "東京都です。ภาษา e\u0301", "\ufeffa\u200bb\x00")
 
 
 class TokenFront(RawFront):
@@ -36,6 +41,7 @@ class TokenFront(RawFront):
     def __init__(self, model: TokenClassifier) -> None:
         super().__init__(model)
         self._features = model.tokenizer
+        self._answers = raw_answers(model.head)
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
         self.tracked = list(self._features.tables)
 
@@ -49,8 +55,18 @@ class TokenFront(RawFront):
     def more_signatures(
         self, graphs: Graphs, requests: Sequence[Request], *, real: bool
     ) -> dict[str, Signature]:
-        """Return `explain`, of the first tokens of each row."""
-        return {"explain": Signature(graphs.explain(together=True, read=self.beginning), requests)}
+        """Return `spans` of raw texts, and `explain`, of the first tokens of each row."""
+        explain = Signature(graphs.explain(together=True, read=self.beginning), requests)
+        return {"explain": explain, **self._spans(graphs, requests, real=real)}
+
+    def _spans(self, graphs: Graphs, requests: Sequence[Request], *, real: bool) -> dict[str, Signature]:
+        texts = self.text_requests()
+        if real:
+            texts[0] = {
+                TEXT: strings([b" ".join(requests[0]["tokens"][0].tolist()).decode(errors="replace")])
+            }
+        function = graphs.on_texts(text_tokens, self._answers.spans)
+        return {SPANS: Signature(function, texts, margins=graphs.margins(text_tokens))}
 
     def id_files(self) -> dict[str, Any]:
         return token_files(self._features)
@@ -67,6 +83,20 @@ class TokenFront(RawFront):
         for row, given in zip(tokens, rows, strict=True):
             row[: len(given)] = [token.encode() for token in given]
         return [*in_batches({"tokens": tokens}), {"tokens": tokens[:3, :0]}]
+
+    def text_requests(self) -> list[Request]:
+        """Return requests to try `spans`: texts of known and strange tokens, and bytes that are no UTF-8."""
+        words = [*self._features.vocabulary[:16], *_STRANGE]
+        rows = [
+            " ".join(words[:4]),
+            words[0],
+            *TEXTS,
+            *_RAW,
+            *(" \r\n".join(words[n:]) for n in range(len(words))),
+        ]
+        texts = strings(rows)
+        texts[3] = b"\xff" + texts[3] + b"\xe6\x9d"  # no UTF-8
+        return in_batches({TEXT: texts})
 
 
 class PieceTokenFront(TokenFront):
@@ -85,8 +115,9 @@ class PieceTokenFront(TokenFront):
     def more_signatures(
         self, graphs: Graphs, requests: Sequence[Request], *, real: bool
     ) -> dict[str, Signature]:
-        """Return `explain`, between the first pieces of each row."""
-        return {"explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])}
+        """Return `spans` of raw texts, and `explain`, between the first pieces of each row."""
+        explain = Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])
+        return {"explain": explain, **self._spans(graphs, requests, real=real)}
 
     def explained(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first pieces of rows of tokens `[B, T]`, those of whole tokens that are read together.

@@ -3,6 +3,8 @@
 from keras_selfattn.extras import importing
 
 with importing("client", __name__):
+    from keras_selfattn.rows.text_spans import Span
+
     from .aio import AsyncClient
     from .answers import (
         Classification,
@@ -40,6 +42,7 @@ __all__ = [
     "Ranked",
     "Request",
     "Signature",
+    "Span",
     "TensorSpec",
     "Transport",
     "VersionStatus",

@@ -10,6 +10,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from keras_selfattn.rows.text_spans import Span
+
 from ..wire.signature_names import DEFAULT_SIGNATURE
 from . import management
 from .answers import (
@@ -141,15 +143,15 @@ class AsyncClient(BaseClient[AsyncTransport]):
     ) -> list[Labelling]:
         return await self._runner.run(self._tasks.label(values, version), timeout)
 
-    @_documented_as(Client.score)
-    async def score(
+    @_documented_as(Client.spans)
+    async def spans(
         self,
-        values: Inputs,
+        texts: Iterable[str],
         *,
         version: Version = None,
         timeout: float | None = None,
-    ) -> np.ndarray:
-        return await self._runner.run(self._tasks.score(values, version), timeout)
+    ) -> list[list[Span]]:
+        return await self._runner.run(self._tasks.spans(texts, version), timeout)
 
     @_documented_as(Client.explain)
     async def explain(

@@ -10,6 +10,8 @@ from typing import Any, Generic, Self, TypeVar
 import grpc
 import numpy as np
 
+from keras_selfattn.rows.text_spans import Span
+
 from ..errors import InvalidInputError
 from ..wire.signature_names import DEFAULT_SIGNATURE
 from . import management
@@ -308,31 +310,31 @@ class Client(BaseClient[Transport]):
         """
         return self._runner.run(self._tasks.label(values, version), timeout)
 
-    def score(
+    def spans(
         self,
-        values: Inputs,
+        texts: Iterable[str],
         *,
         version: Version = None,
         timeout: float | None = None,
-    ) -> np.ndarray:
-        """The score of each text, of a served `TextRegressor`, or the number of another row.
+    ) -> list[list[Span]]:
+        """The spans that a labeller of tokens finds in raw texts, such as names, by their characters.
 
         Args:
-            values: a list of str, or other inputs of a model of numbers, as for `predict`.
+            texts: a list of str, as they are: the model splits them into tokens.
             version: as for `predict`.
             timeout: as for `predict`.
 
         Returns:
-            float32 `[rows]`, in the order of the rows; `[rows, numbers]` of a model with several a row.
+            For each text a list of its Spans, in order; `text[span.start : span.end] == span.text`.
 
         Raises:
-            FailedPreconditionError: the model has no output `predictions`, such as a classifier.
+            FailedPreconditionError: the model has no signature `spans`.
             ServingError: as for `predict`.
 
         Example:
-            client.score(["what a film", "a bore"])  # array([4.6, 1.2], dtype=float32)
+            client.spans(["Ada wrote."])[0]  # [Span(text="Ada", label="PER", start=0, end=3, score=0.98)]
         """
-        return self._runner.run(self._tasks.score(values, version), timeout)
+        return self._runner.run(self._tasks.spans(texts, version), timeout)
 
     def explain(
         self,

@@ -3,11 +3,13 @@
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
+
+from keras_selfattn.rows.text_spans import Span
 
 from ..errors import (
     FailedPreconditionError,
@@ -17,19 +19,21 @@ from ..errors import (
 )
 from ..wire.signature_names import (
     CLASSES,
+    COUNT,
     DEFAULT_SIGNATURE,
     EMBEDDING,
+    END,
     LABEL,
-    PREDICTIONS,
     PROBABILITIES,
     SCORE,
+    SPANS,
+    START,
     TEXT,
-    TEXT_PAIR,
 )
-from .answers import Classification, Contributions, Explanation, Labelling, Prediction, Ranked, with_text
-from .inputs import Inputs, serialized_example, takes_pairs
-from .model_metadata import ModelMetadata, Signature, TensorSpec
-from .operations import Operations, rows_in_a_call
+from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
+from .inputs import Inputs, serialized_example
+from .model_metadata import ModelMetadata, TensorSpec
+from .operations import Operations
 from .server_ref import Label, Version
 from .steps import Steps, at_least_one
 
@@ -164,7 +168,26 @@ class TaskCalls:
             self._check(part, part[LABEL].shape == part[SCORE].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
 
-    def explain(self, texts: Texts, which: Version) -> Steps[list[Explanation]]:
+    def spans(self, texts: Iterable[str], which: Version) -> Steps[list[list[Span]]]:
+        """The spans of each text."""
+        raw = _texts_of(texts)
+        ranks = {LABEL: 2, START: 2, END: 2, SCORE: 2, COUNT: 1}
+        lack = "without spans of texts"
+        try:
+            parts = yield from self._parts({TEXT: raw}, SPANS, which, ranks, lack)
+        except FailedPreconditionError as error:
+            raise self._no_spans(error) from error
+        rows = [row for part in parts for row in self._rows_of_spans(part)]
+        if len(rows) != len(raw) or any(
+            end > len(text) for text, row in zip(raw, rows, strict=False) for *_, end in row
+        ):
+            raise self._operations.server.malformed("spans are beyond the end of their text", SPANS)
+        return [
+            [Span(text[start:end], label, start, end, score) for label, score, start, end in row]
+            for text, row in zip(raw, rows, strict=True)
+        ]
+
+    def explain(self, texts: Sequence[str], which: Version) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""
         lack = "without an explanation of texts"
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
@@ -203,6 +226,31 @@ class TaskCalls:
             counts.update([len(asked)] if asked else [])
             self._check(part, len(counts) == 1)
         return [with_text(part) for part in parts]
+
+    def _rows_of_spans(self, part: Prediction) -> Iterator[list[tuple[str, float, int, int]]]:
+        """Yield the label, score, start and end of each span of each row."""
+        columns = [part[name] for name in (LABEL, SCORE, START, END)]
+        self._check(part, len({column.shape for column in columns}) == 1)
+        most = part[LABEL].shape[1]
+        for row, count in enumerate(part[COUNT].tolist()):
+            self._check(part, 0 <= count <= most)
+            labels, scores, starts, ends = (column[row, :count].tolist() for column in columns)
+            self._check(part, all(0 <= start < end for start, end in zip(starts, ends, strict=True)))
+            yield list(zip(map(_text, labels), scores, starts, ends, strict=True))
+
+    def _no_spans(self, error: FailedPreconditionError) -> FailedPreconditionError:
+        """The error of a model without the signature; another error as it is."""
+        asked = self._operations.server
+        if not str(error.details).startswith("Serving signature key"):
+            return error
+        return FailedPreconditionError(
+            f"model {asked.model!r} at {asked.target} finds no spans in raw texts: it has no signature "
+            f"{SPANS!r}. If it is a labeller of tokens, export it again with this version; until then ask "
+            "rows of tokens with `client.label(...)`.",
+            details=error.details,
+            target=asked.target,
+            model=asked.model,
+        )
 
     def _classify(self, values: Inputs, which: Version) -> Steps[list[Classification]]:
         ranks = {LABEL: 1, SCORE: 1}
@@ -269,28 +317,17 @@ def _rows_of(values: Inputs | Texts) -> Inputs:
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
 
 
-def _documents(documents: Any) -> list[str]:
-    """Return the documents of a ranking as a list, each checked to be a text."""
-    if isinstance(documents, str | bytes | Mapping) or not hasattr(documents, "__iter__"):
-        raise InvalidInputError(f"documents must be a list of texts. Received {documents!r:.60}")
-    texts: list[Any] = list(documents)
-    for place, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InvalidInputError(f"document {place} must be a text, a str. Received {text!r:.60}")
-    return [str(text) for text in texts]
-
-
-def _bounded(query: str, documents: Sequence[str], most: int) -> list[range]:
-    """Return the rows of each call: `most` at most, and about `_MOST_BYTES`, or a single longer document."""
-    calls: list[range] = []
-    start = held = 0
-    for place, document in enumerate(documents):
-        size = len((query + document).encode(errors="replace"))
-        if place > start and (place - start == most or held + size > _MOST_BYTES):
-            calls.append(range(start, place))
-            start, held = place, 0
-        held += size
-    return [*calls, range(start, len(documents))]
+def _texts_of(values: Any) -> list[str]:
+    """Return texts as a list of str, from which spans are cut; bytes are read as UTF-8, as the graph does."""
+    if isinstance(values, Mapping):
+        raise InvalidInputError(f"texts must be a list of str. Received a {type(values).__name__}")
+    found: list[str] = []
+    rows: Any = _rows_of(values)
+    for number, text in enumerate(rows):
+        if not isinstance(text, str | bytes):
+            raise InvalidInputError(f"text {number} (counted from 0) is not a str. Received {text!r:.60}")
+        found.append(text.decode(errors="replace") if isinstance(text, bytes) else str(text))
+    return found
 
 
 def _check_no_padding(values: Inputs) -> None:

@@ -27,6 +27,18 @@ PREDICTIONS = "predictions"
 EMBEDDING = "embedding"
 """The vector of a row."""
 
+SPANS = "spans"
+"""The signature of a labeller that takes raw texts, `TEXT`."""
+TEXT = "text"
+
+# The outputs of `spans`, besides `LABEL` and `SCORE` of each span.
+START = "start"
+"""The first character (code point) of each span of a text."""
+END = "end"
+"""The character behind the last one of each span."""
+COUNT = "count"
+"""The number of spans of a text; what is behind them is padding."""
+
 # The inputs and outputs of TensorFlow Serving's Classify and Regress calls.
 EXAMPLES = "inputs"
 CLASSES = "classes"

@@ -24,6 +24,7 @@ def test_the_check_which_imports_nothing_has_the_names_and_bounds_of_the_rules()
     names = (check._LABEL, check._LABELS, check._SCORE, check._PROBABILITIES)
     wanted = (signature_names.LABEL, signature_names.LABELS, signature_names.SCORE)
     assert names == (*wanted, signature_names.PROBABILITIES)
+    assert check._COUNT == signature_names.COUNT
     assert (check._THRESHOLD, check._LEAST) == (label_rules.THRESHOLD, span_labels._LEAST)
 
 
@@ -172,3 +173,33 @@ def test_a_model_of_many_labels_a_row_is_exported_in_half_precision(tmp_path):
     wanted = [label.encode() if is_there else b"" for label, is_there in zip(labels, chosen, strict=True)]
     assert answers["labels"].numpy()[0].tolist() == wanted
     assert 0 < chosen.sum() < 400
+
+
+def test_spans_may_differ_in_texts_whose_tokens_are_near_another_label_and_only_there():
+    wanted = {
+        "label": np.array([[b"A", b"B"], [b"A", b""], [b"", b""]], object),
+        "start": np.int32([[0, 4], [2, 0], [0, 0]]),
+        "score": np.float32([[0.5, 0.9], [0.9, 0], [0, 0]]),
+        "count": np.int32([2, 1, 0]),
+    }
+    # The first text has one span, so that the answer of all is narrower.
+    found = {name: value[:, 1:] if value.ndim > 1 else np.int32([1, 1, 0]) for name, value in wanted.items()}
+    found = {
+        name: np.concatenate([value[:1], wanted[name][1:, :1]]) if value.ndim > 1 else value
+        for name, value in found.items()
+    }
+
+    def refused_of(found, margins):
+        case = {"signature": "s", "inputs": {}, "outputs": wanted, "tolerance": 1e-5, "margins": margins}
+        return check.wrong(case, lambda *_: found, lambda *_: found)
+
+    assert refused_of(found, [1e-5, 0.5, 1]) is None
+    assert refused_of(found, [-1, 0.5, 1]) is None
+    assert "has shape (3, 1) instead of (3, 2)" in refused_of(found, [3e-5, 0.5, 1])
+    assert (
+        refused_of(with_value(found, "start", (1, 0), 3), [1e-5, 0.5, 1]) == "start differs from the model's"
+    )
+    assert (
+        refused_of(with_value(found, "count", 1, 0), [1e-5, 0.5, 1])
+        == "label has shape (2, 0) instead of (2, 1)"
+    )

@@ -1,5 +1,6 @@
 """The SavedModel of a token classifier answers as the model does, and is asked with rows of any length."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -82,7 +83,15 @@ def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
         "label": ("string", [None, None]),
         "score": ("float32", [None, None]),
     }
-    assert set(signatures) == {"serving_default", "explain"}
+    specs = signatures["spans"].structured_outputs
+    assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
+        "label": ("string", [None, None]),
+        "start": ("int32", [None, None]),
+        "end": ("int32", [None, None]),
+        "score": ("float32", [None, None]),
+        "count": ("int32", [None]),
+    }
+    assert set(signatures) == {"serving_default", "spans", "explain"}
 
 
 @pytest.mark.process
@@ -95,6 +104,51 @@ def test_no_rows_no_tokens_and_bytes_that_are_no_utf8_are_answered(signatures, t
     assert answer["label"].shape == tokens.shape
     np.testing.assert_array_equal(answer["label"] != "", tokens != "")
     assert np.isfinite(answer["probabilities"]).all()
+
+
+RAW = [
+    "Ada wrote it.",
+    "",
+    " \r\n\t",
+    "\r\n😀Ada👩\u200d🚒 saw\r\nBerlin, 東京都 and ภาษา e\u0301!",
+    "it is " * 300,
+    b"\xffAda\xe6\x9d \xed\xa0\x80it",
+]
+
+
+def spans_in(signature, texts):
+    """Spans of each text as a SavedModel answers them, checked to be padded with "" and zeros."""
+    answer = {name: value.numpy() for name, value in signature(text=tf.constant(texts, tf.string)).items()}
+    counts = answer.pop("count").tolist()
+    assert {value.shape for value in answer.values()} == {(len(texts), max(counts, default=0))}
+    for row, count in enumerate(counts):
+        assert not any(value[row, count:].astype(bool).any() for value in answer.values())
+    columns = [answer[name] for name in ("label", "start", "end", "score")]
+    rows = [
+        zip(*(column[row, :count].tolist() for column in columns), strict=True)
+        for row, count in enumerate(counts)
+    ]
+    return [[(label.decode(), *rest) for label, *rest in row] for row in rows]
+
+
+def check_spans(model, signature):
+    """A SavedModel finds what the model finds, in each text alone and beside others."""
+    wanted = model.spans(RAW)
+    assert sum(map(len, wanted)) > 20, "else this would show little"
+    for raw in (RAW, RAW[::-1], *([text] for text in RAW), [], [""]):
+        for text, found in zip(raw, spans_in(signature, raw), strict=True):
+            expected = wanted[RAW.index(text)]
+            assert [span[:3] for span in found] == [(each.label, each.start, each.end) for each in expected]
+            np.testing.assert_allclose(
+                [span[3] for span in found], [each.score for each in expected], atol=1e-5
+            )
+            decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
+            assert [decoded[start:end] for _, start, end, _ in found] == [each.text for each in expected]
+
+
+@pytest.mark.process
+def test_equal_neighbours_of_labels_without_marks_are_a_span_of_a_raw_text(model, signatures):
+    check_spans(model, signatures["spans"])
 
 
 @pytest.mark.process
@@ -150,6 +204,7 @@ def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model
         places = [tagger.labels.index(name) for name in wanted]
         of_labels = answer["probabilities"][place, range(count), places]
         np.testing.assert_array_equal(answer["score"][place][:count], of_labels)
+    check_spans(tagger, loaded.signatures["spans"])
     tagger.save(tmp_path / "model.keras")
     assert models.load(tmp_path / "model.keras").label(rows) == chosen
 
@@ -172,6 +227,16 @@ def test_the_client_takes_rows_of_different_lengths_and_answers_each_in_its_own(
     for answer, wanted in zip(answers, model.predict(ROWS, verbose=0), strict=True):
         assert answer.labels == [model.labels[index] for index in wanted.argmax(-1)]
         np.testing.assert_allclose(answer.scores, wanted.max(-1), atol=1e-5)
+
+
+@pytest.mark.process
+def test_the_client_finds_the_spans_of_raw_texts(model, server):
+    with Client(server.target, model="tagger", timeout=60, max_batch_size=2) as client:
+        found = client.spans(RAW)
+    for spans, wanted in zip(found, model.spans(RAW), strict=True):
+        assert [dataclasses.replace(each, score=0) for each in spans] == [
+            dataclasses.replace(each, score=0) for each in wanted
+        ]
 
 
 @pytest.mark.process

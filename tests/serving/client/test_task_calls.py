@@ -13,6 +13,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import (
     Classification,
     Explanation,
+    Span,
     serialized_example,
 )
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -192,6 +193,111 @@ def test_label_gives_each_position_its_label_without_padding(stock_server, conne
         assert [each.labels for each in found] == [["A", "G", "F"], [], ["Y"]]
         assert [each.tokens for each in found] == [["a", "good", "film"], [], ["yes"]]
         assert [each.scores.tolist() for each in found] == [[0.5] * 3, [], [0.5]]
+
+
+def finding(arrays):
+    """The answer of a model whose spans are the words that begin with a capital."""
+    texts = [text.decode() for text in arrays["text"]]
+    found = [[each for each in re.finditer(r"\w+", text) if each[0][0].isupper()] for text in texts]
+    most = max(map(len, found), default=0)
+
+    def padded(value, padding, dtype):
+        rows = [[value(each) for each in row] + [padding] * (most - len(row)) for row in found]
+        return np.array(rows, dtype).reshape(len(found), most)
+
+    return {
+        "label": padded(lambda each: each[0][0].encode(), b"", object),
+        "start": padded(lambda each: each.start(), 0, np.int32),
+        "end": padded(lambda each: each.end(), 0, np.int32),
+        "score": padded(lambda each: 0.5, 0, np.float32),
+        "count": np.array(list(map(len, found)), np.int32),
+    }
+
+
+FOUND = {
+    "label": (tf.string, (None, None)),
+    "start": (tf.int32, (None, None)),
+    "end": (tf.int32, (None, None)),
+    "score": (tf.float32, (None, None)),
+    "count": (tf.int32, (None,)),
+}
+RAW = ["\r\n😀 Ada saw Öl", "", "no", b"Caf\xff B"]
+
+
+@pytest.mark.parametrize("size", [None, 1])
+def test_spans_are_cut_from_the_texts_by_characters_without_padding(stock_server, connect, size):
+    serving = StockServing({"spans": StockSignature(TEXT, finding, FOUND)})
+    client = connect(stock_server(serving), max_batch_size=size)
+    expected = [
+        [Span("Ada", "A", 4, 7, 0.5), Span("Öl", "Ö", 12, 14, 0.5)],
+        [],
+        [],
+        [Span("Caf", "C", 0, 3, 0.5), Span("B", "B", 5, 6, 0.5)],
+    ]
+    for texts in (RAW, iter(RAW), np.array(RAW, object)):
+        assert client.spans(texts) == expected
+    assert client.spans([]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("end", (0, 1), 15),
+        ("end", (0, 1), 12),
+        ("start", (0, 0), -1),
+        ("count", 0, 3),
+        ("count", 0, -1),
+        ("label", np.s_[:, :1], None),
+        ("count", np.s_[:2], None),
+    ],
+)
+def test_spans_that_are_none_of_their_text_are_malformed(stock_server, connect, name, place, value):
+    def answer(arrays):
+        found = finding(arrays)
+        if value is None:
+            return {**found, name: found[name][place]}
+        found[name][place] = value
+        return found
+
+    client = connect(stock_server(StockServing({"spans": StockSignature(TEXT, answer, FOUND)})))
+    with pytest.raises(errors.MalformedResponseError, match="do not fit the rows|end of their text"):
+        client.spans(RAW)
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ("Ada", "pass a list"),
+        ([["Ada"]], r"text 0 .* is not a str. Received \['Ada'\]"),
+        (["a", None], r"text 1 .* is not a str"),
+        ({"text": ["Ada"]}, "must be a list of str. Received a dict"),
+        (["\ud800"], "input 'text'"),
+    ],
+)
+def test_what_are_no_raw_texts_is_refused(stock_server, connect, texts, reason):
+    serving = StockServing({"spans": StockSignature(TEXT, finding, FOUND)})
+    with pytest.raises(errors.InvalidInputError, match=reason):
+        connect(stock_server(serving)).spans(texts)
+    assert serving.received("Predict") == []
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_model_that_takes_tokens_alone_says_how_it_gets_the_signature(stock_server, connect, told):
+    def no_metadata(rpc, request, context):
+        if rpc == "GetModelMetadata":
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+
+    client = connect(stock_server(StockServing(before=None if told else no_metadata)))
+    words = "no signature 'spans'.*export it again.*client.label"
+    with pytest.raises(errors.FailedPreconditionError, match=words):
+        client.spans(["Ada"])
+
+
+def test_another_signature_of_that_name_says_what_it_answers(stock_server, connect):
+    outputs = {"label": (tf.string, (None,))}
+    signature = StockSignature(TEXT, lambda arrays: {"label": strings(["a"])}, outputs)
+    with pytest.raises(errors.FailedPreconditionError, match="is without spans of texts.*outputs label"):
+        connect(stock_server(StockServing({"spans": signature}))).spans(["Ada"])
 
 
 def test_an_empty_token_among_others_is_refused(stock_server, connect):
