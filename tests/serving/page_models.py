@@ -24,6 +24,7 @@ CONFIG = """model_config_list {{
   }}
   config {{ name: "languages" base_path: "{folder}/languages" model_platform: "tensorflow" }}
   config {{ name: "tags" base_path: "{folder}/tags" model_platform: "tensorflow" }}
+  config {{ name: "names" base_path: "{folder}/names" model_platform: "tensorflow" }}
   config {{ name: "traces" base_path: "{folder}/traces" model_platform: "tensorflow" }}
   config {{ name: "pictures" base_path: "{folder}/pictures" model_platform: "tensorflow" }}
   config {{ name: "half" base_path: "{folder}/half" model_platform: "tensorflow" }}
@@ -62,6 +63,22 @@ def save_all(folder):
         probabilities = tf.stack([tf.where(isname, 0.25, 0.75), tf.where(isname, 0.75, 0.25)], -1)
         return {"probabilities": probabilities, "label": label, "score": score}
 
+    def spans(text):
+        """Words in capitals; what stands behind the last span of a text means nothing."""
+        codes = tf.strings.unicode_decode(text, "UTF-8").to_tensor()
+        inside = (codes >= ord("A")) & (codes <= ord("Z"))
+        beside = tf.pad(inside, [[0, 0], [1, 1]])
+        places = tf.zeros_like(codes) + tf.range(tf.shape(codes)[1])
+        start = tf.ragged.boolean_mask(places, inside & ~beside[:, :-2])
+        end = tf.ragged.boolean_mask(places + 1, inside & ~beside[:, 2:])
+        lengths = (end - start).to_tensor()
+        label = tf.where(lengths > 2, "NAME", HOSTILE)
+        found = {"start": start.to_tensor(7), "end": end.to_tensor(9), "label": label}
+        return found | {
+            "score": tf.fill(tf.shape(label), 0.75),
+            "count": tf.cast(start.row_lengths(), tf.int32),
+        }
+
     def rises(values):
         gap = tf.reduce_max(tf.where(tf.math.is_nan(values), 0.0, values)[:, -1, :] - values[:, 0, :], -1)
         probabilities = tf.nn.softmax(tf.stack([gap, -gap], -1))
@@ -97,6 +114,9 @@ def save_all(folder):
     save(
         "tags", 1, {"serving_default": (tagger, tokens)}, "token-labelling", TAGS, {"tokens": [["Ada", "is"]]}
     )
+    texts = [tf.TensorSpec([None], strings, name="text")]
+    of_texts = {"serving_default": (tagger, tokens), "spans": (spans, texts)}
+    save("names", 1, of_texts, "token-labelling", TAGS, {"text": ["ADA wrote to ROME."]})
     values = [tf.TensorSpec([None, None, 1], floats, name="values")]
     example = {"values": [[[0.0], [0.5], ["nan"], [2.0]]]}
     save(

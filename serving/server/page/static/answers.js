@@ -1,16 +1,19 @@
 // Answers as a person reads them: what the outputs of a signature say of each row.
 
 import { writeExact } from "./exact_json.js";
+import { isOfSpans, spansOf } from "./spans.js";
 
 /**
  * @typedef {Object} RowAnswer
- * @property {"classes"|"tokens"|"numbers"|"other"} kind
+ * @property {"classes"|"tokens"|"spans"|"numbers"|"other"} kind
  * @property {string} summary in a few characters: the label, or the numbers
  * @property {number|null} score of the label, in [0, 1]
  * @property {string[]} [names] of all classes, in the order of `scores`
  * @property {number[]} [scores]
  * @property {string[]} [chosen] the labels of a model that gives any number of them
  * @property {{token: string, label: string, score: number}[]} [tokens]
+ * @property {string} [text] that was asked, of spans
+ * @property {{text: string, label: string, start: number, end: number, score: number}[]} [spans]
  * @property {any} [numbers] a number, a BigInt, or lists of them
  * @property {any} raw the outputs of the row, as the server wrote them
  */
@@ -21,9 +24,10 @@ import { writeExact } from "./exact_json.js";
  * @param {import("./signatures.js").Signature} signature that was asked
  * @param {string[]|null} labels of the card, in the order of the classes
  * @param {string[][]|null} tokens of each row, for a model that labels them
+ * @param {string[]|null} texts of the rows, for a model that finds spans in them
  * @returns {RowAnswer[]}
  */
-export function readAnswer(answer, signature, labels, tokens = null) {
+export function readAnswer(answer, signature, labels, tokens = null, texts = null) {
   if (answer.results)
     return answer.results.map(
       signature.method === "classify" ? classified : (value) => numeric(value, value),
@@ -31,7 +35,9 @@ export function readAnswer(answer, signature, labels, tokens = null) {
   const rows = answer.predictions
     ? named(answer.predictions, signature)
     : ofColumns(answer.outputs, signature);
-  return rows ? rows.map((own, row) => readRow(own, labels, tokens?.[row] ?? null)) : [other(answer.outputs)];
+  if (!rows) return [other(answer.outputs)];
+  if (texts && isOfSpans(signature)) return rows.map((own, row) => spanned(own, texts[row]));
+  return rows.map((own, row) => readRow(own, labels, tokens?.[row] ?? null));
 }
 
 function named(rows, signature) {
@@ -92,6 +98,13 @@ function labelled(own, tokens) {
     tokens: found,
     raw: own,
   };
+}
+
+function spanned(own, text) {
+  const spans = spansOf(own, text);
+  const summary = spans.map(({ text: inside, label }) => `${inside} (${label})`).join(" ") || "no spans";
+  const scores = spans.map(({ score }) => score).filter(Number.isFinite);
+  return { kind: "spans", summary, score: scores.length ? Math.min(...scores) : null, text, spans, raw: own };
 }
 
 function numeric(own, numbers) {

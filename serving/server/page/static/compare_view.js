@@ -124,7 +124,8 @@ export function compareView() {
       call,
       (answer, rows, milliseconds) => {
         const tokens = asked.tokens?.slice(answers.length, answers.length + rows) ?? null;
-        answers.push(...readAnswer(answer, signatures[name], card?.labels ?? null, tokens));
+        const texts = asked.body ? null : asked.titles.slice(answers.length, answers.length + rows);
+        answers.push(...readAnswer(answer, signatures[name], card?.labels ?? null, tokens, texts));
         spent += milliseconds;
       },
       signal,

@@ -17,6 +17,7 @@ export function differences(first, other) {
     return { isOther: true, words: [change("answer", first.summary, other.summary)] };
   if (first.kind === "classes") return ofClasses(first, other);
   if (first.kind === "tokens") return ofTokens(first, other);
+  if (first.kind === "spans") return ofSpans(first, other);
   if (first.kind === "numbers") return ofNumbers(first, other);
   const isOther = writeExact(first.raw) !== writeExact(other.raw);
   return { isOther, words: [] };
@@ -54,6 +55,21 @@ function points(share) {
 function ofTokens(first, other) {
   const words = first.tokens
     .map(({ token, label }, place) => change(token, label || "–", other.tokens[place]?.label || "–"))
+    .filter(({ from, to }) => from !== to);
+  return { isOther: words.length > 0, words: words.slice(0, MOST_WORDS) };
+}
+
+/** Return the spans that one answer has and the other lacks, or labels otherwise. */
+function ofSpans(first, other) {
+  const [before, after] = [first, other].map(
+    ({ spans }) => new Map(spans.map((span) => [`${span.start} ${span.end}`, span])),
+  );
+  const places = [...new Set([...before.keys(), ...after.keys()])];
+  const words = places
+    .map((place) => {
+      const [from, to] = [before.get(place), after.get(place)];
+      return change((from ?? to).text, from?.label ?? "–", to?.label ?? "–");
+    })
     .filter(({ from, to }) => from !== to);
   return { isOther: words.length > 0, words: words.slice(0, MOST_WORDS) };
 }

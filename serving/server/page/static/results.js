@@ -4,6 +4,7 @@ import { lineChart } from "./charts.js";
 import { element, fill, foreign, number, percent, readable, shortened } from "./dom.js";
 import { languageNames } from "./languages.js";
 import { scoreBars } from "./scores.js";
+import { markedText } from "./spans.js";
 
 const MOST_ROWS = 500; // in the table; all are counted
 const TITLE = 120; // characters of a row in the table
@@ -97,6 +98,7 @@ function showCells({ cells, answer }) {
 export function full(answer) {
   if (answer.kind === "classes") return [head(answer), scoreBars(answer.names, answer.scores, answer.chosen)];
   if (answer.kind === "tokens") return tokenLabels(answer.tokens);
+  if (answer.kind === "spans") return markedText(answer);
   if (answer.kind === "numbers") return numbers(answer);
   return raw(answer.raw);
 }

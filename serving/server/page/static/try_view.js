@@ -145,7 +145,8 @@ export function tryView() {
       asked,
       (answer, rows, milliseconds) => {
         const part = tokens?.slice(done, done + rows) ?? null;
-        const read = readAnswer(answer, signature, described.card?.labels ?? null, part);
+        const texts = body ? null : titles.slice(done, done + rows);
+        const read = readAnswer(answer, signature, described.card?.labels ?? null, part, texts);
         if (!done) {
           last = { call: asked, version, described, way: input.way() };
           results.begin(body ? read.map((_, row) => `row ${row + 1}`) : titles);

@@ -122,6 +122,37 @@ def test_tokens_have_their_labels(opened):
     assert tokens.locator(".token").all_text_contents() == ["10\u00a0000", "men\u2009"]
 
 
+def test_spans_are_marked_in_their_text_with_their_labels(opened):
+    """Places are code points, which two units of UTF-16 before a span would shift."""
+    page = opened.open("try", "names")
+    field = page.get_by_label("Text", exact=True)
+    page.get_by_role("button", name="Example “ADA wrote to ROME.”").click()
+    expect(field).to_have_value("ADA wrote to ROME.")
+    text = page.locator(".marked-text:visible")
+    expect(text).to_have_text("ADA NAME wrote to ROME NAME.")
+    field.fill("😀😀 EU and\n🏳️‍🌈 ROME")
+    marks = text.locator("mark")
+    expect(marks).to_have_text([f"EU {page_models.HOSTILE}", "ROME NAME"])
+    assert text.text_content() == f"😀😀 EU {page_models.HOSTILE} and\n🏳️‍🌈 ROME NAME"
+    assert [mark.get_attribute("class") for mark in marks.all()] == ["of-0", "of-1"]
+    spans = page.locator(".tokens:visible li")
+    assert spans.locator(".token").all_inner_texts() == ["EU", "ROME"]
+    assert spans.locator(".figure").all_inner_texts() == ["75.0 %", "75.0 %"]
+    _, python, query = curl_shown(page)
+    assert python_answer(python)["start"].tolist() == [[3, 15]]
+    assert "--signature spans" in query
+    field.fill("nothing")
+    expect(page.get_by_text("No span is found in this text.")).to_be_visible()
+    page.get_by_text("Each line is a text of its own").check()
+    field.fill("a ADA\nno")
+    rows = page.locator(".rows tbody tr")
+    expect(rows).to_have_count(2)
+    assert rows.locator("td:nth-child(2)").all_inner_texts() == ["ADA (NAME)", "no spans"]
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_label("Tokens", exact=True).fill("Ada is")
+    expect(page.locator(".tokens:visible .label").first).to_have_text("NAME")
+
+
 def test_a_series_is_typed_opened_or_drawn(opened, tmp_path):
     page = opened.open("try", "traces")
     page.get_by_label("Numbers").fill("0, 1 nan\n2")

@@ -1,6 +1,7 @@
 // The kinds of input, an entry each: the models that it fits, by their signatures, and what it shows and sends.
 
 import { imageInput, pixelsOf } from "./image.js";
+import { isOfSpans } from "../spans.js";
 import { jsonInput } from "./json.js";
 import { seriesInput } from "./series.js";
 import { textInput } from "./text.js";
@@ -46,6 +47,14 @@ export const KINDS = {
     make: textInput,
     explained: (text) => ({ text }),
     hasWords: true,
+  },
+  spans: {
+    title: "Text",
+    fit({ spans }) {
+      const text = spans && onlyInput(spans);
+      return text && isOfSpans(spans) && fits(text, "string", 1) ? { signature: "spans", input: text.name } : null;
+    },
+    make: textInput,
   },
   tokens: {
     title: "Tokens",
