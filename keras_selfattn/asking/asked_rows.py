@@ -123,7 +123,7 @@ def _pairs(signature: Signature, texts: tuple[str, ...]) -> Iterator[QueryRow]:
         inputs = ", ".join(map(repr, signature.inputs))
         raise InvalidInputError(f"--pair is for a model of pairs of texts. The model takes {inputs}.")
     for row, pair in enumerate(zip(texts[::2], texts[1::2], strict=True)):
-        given = dict(zip((TEXT, TEXT_PAIR), pair, strict=True))
+        given: dict[str, Any] = dict(zip((TEXT, TEXT_PAIR), pair, strict=True))
         yield given, {name: input_value(signature, name, text, f"row {row}") for name, text in given.items()}
 
 

@@ -112,7 +112,7 @@ def _texts_of_pairs(server: ServerRef, inputs: Any, name: str) -> dict[str, Arra
         or getattr(inputs, "shape", 1) == ()
     ):
         raise server.refused(f"{wanted}. Received {inputs!r:.60}")
-    rows = list(inputs)
+    rows: list[Any] = list(inputs)
     for number, row in enumerate(rows):
         if not _is_pair(row):
             raise server.refused(f"{wanted}. Row {number} is {row!r:.60}")
@@ -126,7 +126,9 @@ def _is_pair(row: Any) -> bool:
 
 def _refuse_pairs(server: ServerRef, inputs: Any, name: str, alias: str) -> None:
     """Refuse pairs of texts for a model that takes one text a row."""
-    rows: Any = inputs if isinstance(inputs, list | tuple | np.ndarray) and np.shape(inputs[:1]) else ()
+    rows: Any = inputs if isinstance(inputs, list | tuple) else ()
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
+        rows = inputs
     if len(rows) and _is_pair(rows[0]):
         raise server.refused(
             f"signature {name!r} takes one text a row, {alias!r}. Row 0 is a pair of texts, "

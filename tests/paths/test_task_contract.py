@@ -50,13 +50,13 @@ def _text(folder: Path) -> Path:
     return _written(folder, "rows.csv", ["text,label", *rows])
 
 
-def _score(folder: Path) -> Path:
+def _pairs(folder: Path) -> Path:
     rows = [
-        f"{word} film {n % 3},{stars + n % 3 / 4},{stars > 2:d}"
+        f"is it {word} {n % 3}?,it is {answer},{'yes' if word == answer else 'no'}"
         for n in range(_ROWS)
-        for word, stars in (("good", 4), ("bad", 1))
+        for word, answer in (("good", "good"), ("good", "bad"), ("bad", "bad"), ("bad", "good"))
     ]
-    return _written(folder, "rows.csv", ["text,stars,liked", *rows])
+    return _written(folder, "rows.csv", ["question,answer,label", *rows])
 
 
 def _images(folder: Path) -> Path:
@@ -100,6 +100,12 @@ def _forecast(folder: Path) -> Path:
 _SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 SAMPLES = {
     "text": Sample(_text, "probabilities", {**_SMALL, "members": 1}),
+    "text: pairs": Sample(
+        _pairs,
+        "probabilities",
+        {**_SMALL, "members": 1},
+        {"text": "question", "text_pair": "answer"},
+    ),
     "images": Sample(_images, "probabilities", {**_SMALL, "patch_size": 2, "augment": False}),
     "tokens": Sample(_tokens, "probabilities", {**_SMALL, "members": 1}),
     "series": Sample(_series, "probabilities", {**_SMALL, "kernels": 50}),
@@ -134,10 +140,15 @@ def walk_of(task, sample, folder):
     return Walk(sample, rows, run, folder / "base")
 
 
-@pytest.fixture(scope="module", params=[task.name for task in TASKS])
+def _task_of(sample: str) -> str:
+    return sample.partition(":")[0]
+
+
+@pytest.fixture(scope="module", params=SAMPLES)
 def walk(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    return walk_of(task_named(request.param, folder), SAMPLES[request.param], folder)
+    task = _task_of(request.param)
+    folder = tmp_path_factory.mktemp(task)
+    return walk_of(task_named(task, folder), SAMPLES[request.param], folder)
 
 
 def predicted(model: Any, rows: Any) -> Any:
@@ -187,4 +198,4 @@ def test_the_server_answers_as_the_model_and_explains_it(walk):
 
 
 def test_every_task_has_a_sample():
-    assert set(SAMPLES) == {task.name for task in TASKS}
+    assert set(map(_task_of, SAMPLES)) == {task.name for task in TASKS}

@@ -27,6 +27,7 @@ CONFIG = """model_config_list {{
   config {{ name: "names" base_path: "{folder}/names" model_platform: "tensorflow" }}
   config {{ name: "traces" base_path: "{folder}/traces" model_platform: "tensorflow" }}
   config {{ name: "pictures" base_path: "{folder}/pictures" model_platform: "tensorflow" }}
+  config {{ name: "pairs" base_path: "{folder}/pairs" model_platform: "tensorflow" }}
   config {{ name: "half" base_path: "{folder}/half" model_platform: "tensorflow" }}
   config {{ name: "broken" base_path: "{folder}/broken" model_platform: "tensorflow" }}
 }}
@@ -55,6 +56,20 @@ def save_all(folder):
 
         spec = [tf.TensorSpec([None], tf.string, name="text")]
         return {"serving_default": (serve, spec), "explain": (explain, spec)}
+
+    def pair_model():
+        def alike(text, text_pair):
+            same = tf.where(text == text_pair, 0.75, 0.25)
+            label = tf.where(text == text_pair, "same", "other")
+            return {"probabilities": tf.stack([1 - same, same], -1), "label": label, "score": same}
+
+        def explain(text, text_pair):
+            tokens = tf.strings.split(tf.strings.join([text, text_pair], " [SEP] ")).to_tensor("")
+            length = tf.shape(tokens)[1]
+            return {"tokens": tokens, "weights": tf.ones([tf.shape(text)[0], 1, 1, length, length]) / 5}
+
+        spec = [tf.TensorSpec([None], tf.string, name=name) for name in ("text", "text_pair")]
+        return {"serving_default": (alike, spec), "explain": (explain, spec)}
 
     def tagger(tokens):
         isname = tf.strings.regex_full_match(tokens, "[A-Z].*")
@@ -109,6 +124,8 @@ def save_all(folder):
     save = Saver(Path(folder), tf)
     save("reviews", 1, text_model(REVIEWS, 0), "text-classification", REVIEWS, examples)
     save("reviews", 2, text_model(REVIEWS, 1), "text-classification", REVIEWS, examples)
+    pair = {"text": ["is it?"], "text_pair": ["it is"]}
+    save("pairs", 1, pair_model(), "text-pair-classification", ["other", "same"], pair)
     save("languages", 7, text_model(LANGUAGES, 5), "text-classification", LANGUAGES, {"text": ["good day"]})
     tokens = [tf.TensorSpec([None, None], strings, name="tokens")]
     save(

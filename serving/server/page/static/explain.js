@@ -95,5 +95,6 @@ function canLeaveOut({ described, way }) {
 /** Return a row as the viewer asks for it. */
 function inputOf({ last: { call, described, way }, row }) {
   const { inputs, tokens } = call.asked;
-  return KINDS[way.kind].explained(inputs[way.input][row], tokens?.[row], described.signatures);
+  const values = Object.fromEntries(Object.entries(inputs).map(([name, column]) => [name, column[row]]));
+  return KINDS[way.kind].explained(values[way.input], tokens?.[row], described.signatures, values);
 }

@@ -93,11 +93,13 @@ export function queryCommand(call, server = catalog()) {
   if (signature !== DEFAULT) words.push("--signature", signature);
   if (server.grpc_tls) words.push("--tls", "--ca", "authority.pem");
   else if (!LOOPBACK.test(location.hostname)) words.push("--insecure");
+  if (asked.isPairs) words.push("--pair");
   const token = server.needs_token ? ` --header "authorization: Bearer $TOKEN"` : "";
   const command = words.map(quoted).join(" ") + token;
   if (asked.words.every((word) => bytes(word) <= MOST_ARGUMENT) && asked.words.length <= 1000) {
     return `${command} -- ${asked.words.map(quoted).join(" ")}`;
   }
+  if (asked.isPairs) return "# These texts are too long for a command. Write them into a file, for --file.";
   if (asked.words.some((word) => word.includes("\n")))
     return "# This text has lines and is too long for a command.";
   const end = asked.words.includes("END") ? "END-OF-ROWS" : "END";

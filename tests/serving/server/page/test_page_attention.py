@@ -512,6 +512,62 @@ def test_weights_come_in_binary_and_words_are_left_out_in_batches(browser):
         assert len(asked) == 4, "answers are kept while another view is shown"
 
 
+PAIR = {"text": "a film", "text_pair": "it moves"}
+TOKENS_OF_PAIR = ["a", "film", "[SEP]", "it", "moves"]
+
+
+def infer_pairs(asked):
+    """Answer as a model of pairs: the first score falls by 0.25 without "film", by 0.125 without "it"."""
+
+    def answer(route):
+        request = json.loads(route.request.post_data_buffer)
+        first, second = (each["data"] for each in request["inputs"])
+        assert [each["name"] for each in request["inputs"]] == list(PAIR)
+        asked.append(list(zip(first, second, strict=True)))
+        if request["parameters"]["signature_name"] == "explain":
+            found = {
+                "tokens": np.array([TOKENS_OF_PAIR]),
+                "weights": np.full((1, 1, 1, 5, 5), 0.2, np.float32),
+            }
+        else:
+            score = [0.75 - 0.25 * ("film" not in a) - 0.125 * ("it" not in b) for a, b in asked[-1]]
+            found = {"probabilities": np.array([[each, 1 - each] for each in score], np.float32)}
+        route.fulfill(**pages.binary_answer(**found))
+
+    return answer
+
+
+def test_words_of_either_text_of_a_pair_are_left_out(browser):
+    asked = []
+    inputs = {"inputs": {name: {} for name in PAIR}, "outputs": {}}
+    signatures = {"explain": inputs, "classify": {"inputs": {"inputs": {}}, "outputs": {}}}
+    metadata = {"metadata": {"signature_def": {"signature_def": signatures}}}
+
+    def classify_pair(route):
+        assert route.request.post_data_json == {"signature_name": "classify", "examples": [PAIR]}
+        route.fulfill(json={"results": [[[label, 0.5] for label in LABELS]]})
+
+    with opened(browser) as (page, web):
+        web.answers["/v1/models/films/versions/3/metadata"] = lambda route: route.fulfill(json=metadata)
+        web.answers["/v1/models/films/versions/3:classify"] = classify_pair
+        web.answers["/v2/models/films/versions/3/infer"] = infer_pairs(asked)
+        page.evaluate(_EXPLAIN, PAIR)
+        assert options(page) == [
+            f"{token} ({place}): 0.200" for place, token in enumerate(TOKENS_OF_PAIR, start=1)
+        ]
+        page.get_by_role("button", name="See what each word counts for").click()
+        page.wait_for_selector(".attention-bars")
+        settle(page)
+        words = ["a: +0.000", "film: −0.250", "it: −0.125", "moves: +0.000"]
+        assert options(page) == [f"{word} without it" for word in words]
+    whole = tuple(PAIR.values())
+    assert asked == [
+        [whole],
+        [whole],
+        [(" film", whole[1]), ("a ", whole[1]), (whole[0], " moves"), (whole[0], "it ")],
+    ]
+
+
 _LETTERS = """({ tokens, shape, labels, whole, without }) => {
   const weights = async () => new Float32Array(shape[0] * shape[1]);
   const found = { words: tokens, labels, whole, without: without.flat() };

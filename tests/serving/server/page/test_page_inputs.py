@@ -31,6 +31,24 @@ def test_a_text_is_answered_while_it_is_typed(opened):
     expect(answer(page)).to_have_text("pos")
 
 
+def test_two_texts_are_one_row_in_two_fields(opened):
+    page = opened.open("try", "pairs")
+    page.get_by_label("First text").fill("a film")
+    expect(answer(page)).to_have_count(0)  # one text is no row
+    page.get_by_label("Second text").fill("a film")
+    expect(answer(page)).to_have_text("same")
+    page.get_by_label("Second text").fill("it's blue")
+    expect(answer(page)).to_have_text("other")
+    curl, program, query = curl_shown(page)
+    assert answer_of_shell(curl)["outputs"]["label"] == ["other"]
+    assert python_answer(program)["label"].tolist() == ["other"]
+    assert shlex.split(query)[-4:] == ["--pair", "--", "a film", "it's blue"]
+    page.get_by_role("button", name="What does it attend to?").click()
+    expect(page.locator("[role=option]")).to_have_text(["a", "film", "[SEP]", "it's", "blue"])
+    page.get_by_role("button", name="Example “is it? / it is”").click()
+    expect(page.get_by_label("Second text")).to_have_value("it is")
+
+
 def test_labels_and_rows_of_html_are_text(opened):
     page = opened.open("try", "reviews")
     hostile = f"good {page_models.HOSTILE}</textarea><script>document.title='owned'</script>"

@@ -3,13 +3,14 @@
 import { getJson } from "../api.js";
 import { pathOf } from "../catalog.js";
 import { infer } from "./open_inference.js";
-import { contributions, leaveOneOut, unitOf } from "./words.js";
+import { contributions, leaveOneOut, tensorsOfPairs, unitOf } from "./words.js";
 
 /** @typedef {import("./matrices.js").Explanation} Explanation */
 
 /**
  * @typedef {object} Input one row: one of these.
  * @property {string} [text]
+ * @property {string} [text_pair] the second text of a row of two, beside `text`.
  * @property {string[]} [tokens]
  * @property {number[][]} [series] frames of features; null is a missing value.
  * @property {{pixels: ArrayLike<number>, height: number, width: number, channels: number}} [image]
@@ -27,8 +28,11 @@ export async function explain(model, version, input, signal) {
   const row = typeof input === "string" ? { text: input } : input;
   const signatures = await signaturesOf(model, version);
   if (!signatures.explain) throw new Error(`Model ${model} has no signature "explain": it shows no attention.`);
-  const asked = tensorOf(row, Object.keys(signatures.explain.inputs)[0]);
-  const answer = await infer(model, version, "explain", [asked], signal);
+  const asked =
+    row.text_pair === undefined
+      ? [tensorOf(row, Object.keys(signatures.explain.inputs)[0])]
+      : tensorsOfPairs([[row.text, row.text_pair]]);
+  const answer = await infer(model, version, "explain", asked, signal);
   const found = { ...matricesOf(answer), ...shown(row), title: titled(model, version) };
   found.poolings = answer.numbers("pooling", Float32Array);
   found.frames = answer.numbers("frames", Int32Array);
@@ -37,7 +41,7 @@ export async function explain(model, version, input, signal) {
   const tokens = answer.strings("tokens")?.filter((token) => token);
   found.tokens = tokens ?? row.tokens ?? places(found, answer);
   found.tokens = found.tokens.slice(0, Math.max(...found.shape));
-  const call = { model, version, signatures, text: row.text, tokens };
+  const call = { model, version, signatures, text: row.text, textPair: row.text_pair, tokens };
   return Object.assign(withoutPadding(found, tokens), askedAgain(call));
 }
 

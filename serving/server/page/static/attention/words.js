@@ -16,7 +16,7 @@ const ROWS = 64;
  */
 export async function leaveOneOut(call, signal, progress = () => {}) {
   const labels = await labelsOf(call, signal);
-  const { words, without } = call.signatures.tokens ? byToken(call.tokens) : byWord(call.text);
+  const { words, without } = leavingOut(call);
   progress(0, words.length);
   const whole = await probabilities(call, [without(-1)], signal);
   const found = new Float32Array(words.length * labels.length);
@@ -51,6 +51,30 @@ export function unitOf({ signatures, tokens }) {
   return isLetters ? "letter" : "word";
 }
 
+function leavingOut({ text, textPair, tokens, signatures }) {
+  if (textPair !== undefined) return byWordOfEither(text, textPair);
+  return signatures.tokens ? byToken(tokens) : byWord(text);
+}
+
+/** Return the words of both texts of a pair, and the function that leaves one out of the text that has it. */
+function byWordOfEither(first, second) {
+  const [one, other] = [byWord(first), byWord(second)];
+  const count = one.words.length;
+  const without = (place) =>
+    place < count ? [one.without(place), second] : [first, other.without(place - count)];
+  return { words: [...one.words, ...other.words], without };
+}
+
+/** Return the inputs of a model of pairs for rows of two texts. */
+export function tensorsOfPairs(rows) {
+  return ["text", "text_pair"].map((name, place) => ({
+    name,
+    datatype: "BYTES",
+    shape: [rows.length],
+    data: rows.map((row) => row[place]),
+  }));
+}
+
 function byToken(tokens) {
   return { words: tokens, without: (place) => tokens.filter((_, other) => other !== place) };
 }
@@ -70,13 +94,18 @@ export function byWord(text) {
 }
 
 /** Return the labels in the order of the probabilities. */
-async function labelsOf({ model, version, text }, signal) {
-  const body = { signature_name: "classify", examples: [{ text }] };
+async function labelsOf({ model, version, text, textPair }, signal) {
+  const example = textPair === undefined ? { text } : { text, text_pair: textPair };
+  const body = { signature_name: "classify", examples: [example] };
   const answer = await postJson(`${pathOf({ model, version })}:classify`, body, signal);
   return answer.results[0].map(([label]) => label);
 }
 
-async function probabilities({ model, version }, rows, signal) {
+async function probabilities({ model, version, textPair }, rows, signal) {
+  if (textPair !== undefined) {
+    const both = await infer(model, version, "serving_default", tensorsOfPairs(rows), signal);
+    return both.numbers("probabilities", Float32Array);
+  }
   const isText = typeof rows[0] === "string";
   const shape = isText ? [rows.length] : [rows.length, rows[0].length];
   const [name, signature] = isText ? ["text", "serving_default"] : ["tokens", "tokens"];

@@ -3,6 +3,7 @@
 import { imageInput, pixelsOf } from "./image.js";
 import { isOfSpans } from "../spans.js";
 import { jsonInput } from "./json.js";
+import { NAMES, pairsInput } from "./pairs.js";
 import { seriesInput } from "./series.js";
 import { textInput } from "./text.js";
 import { tokensInput } from "./tokens.js";
@@ -20,9 +21,11 @@ const DEFAULT = "serving_default";
  *   signatures; null if it has none
  * @property {(way: Way, onChange: () => void, described: Described) => any} make the input; text.js shows what it has
  * @property {(described: Described) => any} [madeFor] what an input is kept for; without it, for all models of one way
- * @property {(row: any) => string} [words] a row of an example on its button; without it, the row itself
- * @property {(value: any, tokens: string[], signatures: Object<string, Signature>) => any} [explained] a row as
- *   attention/fetch.js takes it; without it nothing is told of attention
+ * @property {(row: any, values: Object<string, any[]>) => string} [words] a row of an example on its button, of
+ *   the values of all inputs; without it, the row itself
+ * @property {(value: any, tokens: string[], signatures: Object<string, Signature>, row: Object<string, any>) => any}
+ *   [explained] a row as attention/fetch.js takes it, of the value of its input and those of all; without it
+ *   nothing is told of attention
  * @property {boolean} [hasWords] true if words of a row can be left out, to see which decide
  */
 
@@ -48,13 +51,17 @@ export const KINDS = {
     explained: (text) => ({ text }),
     hasWords: true,
   },
-  spans: {
-    title: "Text",
-    fit({ spans }) {
-      const text = spans && onlyInput(spans);
-      return text && isOfSpans(spans) && fits(text, "string", 1) ? { signature: "spans", input: text.name } : null;
+  pairs: {
+    title: "Two texts",
+    fit({ [DEFAULT]: main }) {
+      const names = Object.keys(main?.inputs ?? {});
+      const areBoth = names.length === 2 && names.every((name) => name in NAMES && fits(main.inputs[name], "string", 1));
+      return areBoth ? { signature: DEFAULT, input: "text" } : null;
     },
-    make: textInput,
+    make: pairsInput,
+    words: (_first, { text: [first], text_pair: [second] }) => `${first} / ${second}`,
+    explained: (_first, _tokens, _signatures, { text, text_pair }) => ({ text, text_pair }),
+    hasWords: true,
   },
   tokens: {
     title: "Tokens",

@@ -31,7 +31,7 @@ export function modelInput(onChange) {
 
   function exampleButton({ values, isMadeUp }) {
     const [row] = Object.values(values)[0];
-    const text = KINDS[way.kind].words?.(row) ?? row;
+    const text = KINDS[way.kind].words?.(row, values) ?? row;
     const shown = typeof text === "string" ? `“${shortened(text, 40)}”` : "of the model card";
     const title = `${isMadeUp ? "Made-up example" : "Example"} ${shown}`;
     return element("button", { type: "button", class: "example", onclick: () => input.set(values) }, title);
