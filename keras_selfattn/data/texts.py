@@ -105,8 +105,15 @@ def _table_records(file: Path, columns: tuple[str, str | None, str], **form: Any
     if text_pair is None:
         hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
         return read_columns(file, (text, label), hint, **form)
-    for name, other in (("text", text), ("label", label)):
-        if text_pair == other:
+    check_text_pair(text_pair, text=[text], label=[label])
+    hint = " Name those with `text` (--text), `text_pair` (--text-pair) and `label` (--label)."
+    return read_columns(file, (text, text_pair, label), hint, **form)
+
+
+def check_text_pair(text_pair: str, **columns: Sequence[str]) -> None:
+    """Raise DataError for a column of second texts that is another column as well, by its argument."""
+    for name, others in columns.items():
+        if text_pair in others:
             raise DataError(
                 f"`text_pair` (--text-pair) must be another column than `{name}` (--{name}). Received "
                 f"{text_pair!r} for both."

@@ -8,6 +8,7 @@ import pytest
 from keras_selfattn.data.scores import read_scores
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.targets import NUMBERS
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
 
 
@@ -82,3 +83,14 @@ def test_columns_that_are_not_there_or_named_twice_are_refused(tmp_path):
             read_scores(file, label=label)
     with pytest.raises(DataError, match="Give a file ending in"):
         read_scores(written(tmp_path, "__label__1 good\n", "rows.txt"))
+
+
+def test_pairs_of_texts_have_scores_too_and_no_column_is_both(tmp_path):
+    file = written(tmp_path, "a,b,close\nis it?,it is,4.5\nwhy,because,1\n")
+    rows = read_scores(file, "a", "close", text_pair="b")
+    assert (rows.inputs, numbers(rows)) == ([("is it?", "it is"), ("why", "because")], [[4.5], [1.0]])
+    assert (rows.kind, rows.target_kind) == (TEXT_PAIRS, NUMBERS)
+    with pytest.raises(DataError, match=r"another column than `label` \(--label\). Received 'b' for both"):
+        read_scores(file, "a", "close,b", text_pair="b")
+    with pytest.raises(DataError, match=r"no column 'c'. .*`text_pair` \(--text-pair\)"):
+        read_scores(file, "a", "close", text_pair="c")

@@ -1,6 +1,7 @@
 """Every task's model keeps one contract: from a file to answers of a server, with report and explanations."""
 
 import json
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,34 @@ def walk(request, tmp_path_factory):
     return walk_of(task_named(task, folder), SAMPLES[request.param], folder)
 
 
+def posted(url: str, body: Any) -> Any:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def asked_over_rest(url: str, asked: Any, output: str) -> list[Any]:
+    """The answer to one row over REST, by rows and by columns, and over the Open Inference Protocol."""
+    columns = {name: np.asarray(value) for name, value in asked.items()}
+    as_json = {
+        name: np.char.decode(values.astype(bytes)).tolist() if values.dtype == object else values.tolist()
+        for name, values in columns.items()
+    }
+    rows = [{name: values[0] for name, values in as_json.items()}]
+    kinds = {"f": "FP32", "i": "INT32", "u": "UINT8", "O": "BYTES"}
+    tensors = [
+        {"name": name, "datatype": kinds[values.dtype.kind], "shape": values.shape, "data": as_json[name]}
+        for name, values in columns.items()
+    ]
+    outputs = posted(f"{url}/v2/models/it/infer", {"inputs": tensors})["outputs"]
+    (flat,) = [each["data"] for each in outputs if each["name"] == output]
+    (by_row,) = posted(f"{url}/v1/models/it:predict", {"instances": rows})["predictions"]
+    by_column = posted(f"{url}/v1/models/it:predict", {"inputs": as_json})["outputs"]
+    if isinstance(by_row, dict):
+        by_row, by_column = by_row[output], by_column[output]
+    return [by_row, by_column, flat]
+
+
 def predicted(model: Any, rows: Any) -> Any:
     return model.predict(rows, verbose=0)
 
@@ -184,7 +213,7 @@ def test_the_server_answers_as_the_model_and_explains_it(walk):
     wanted = predicted(walk.run.model, rows)
     front = raw_front(walk.run.model)
     with (
-        Server(ServerConfig("it", str(walk.base), port=0)) as server,
+        Server(ServerConfig("it", str(walk.base), port=0, rest_api_port=-1)) as server,
         Client(server.target, model="it") as client,
     ):
         client.wait_until_ready(60)
@@ -195,6 +224,8 @@ def test_the_server_answers_as_the_model_and_explains_it(walk):
             explained = client.predict(asked, signature="explain")
             assert explained["weights"].shape[0] == 1
             assert np.isfinite(explained["weights"]).all()
+        for found in asked_over_rest(server.rest_url, front.asked(rows[0]), output):
+            np.testing.assert_allclose(np.ravel(found), np.ravel(wanted[0]), atol=1e-5)
 
 
 def test_every_task_has_a_sample():

@@ -36,17 +36,40 @@ def reviews():
     }
 
 
+def answers():
+    """A classifier of pairs that knows when it opens."""
+
+    def answer(arrays):
+        yes = np.float32([0.9 if b"nine" in text else 0.1 for text in arrays["text_pair"]])
+        label = np.array([b"yes" if each > 0.5 else b"no" for each in yes], object)
+        return {"label": label, "score": yes, "probabilities": np.stack([1 - yes, yes], -1)}
+
+    def classify(arrays):
+        names = np.tile(np.array([b"no", b"yes"], object), (len(arrays["inputs"]), 1))
+        return {"classes": names, "scores": np.zeros(names.shape, np.float32)}
+
+    text, known = (tf.string, (None,)), reviews()
+    both = {"text": text, "text_pair": text}
+    return {
+        "serving_default": StockSignature(both, answer, known["serving_default"].outputs),
+        "classify": StockSignature({"inputs": text}, classify, known["classify"].outputs),
+    }
+
+
 def test_the_python_of_the_page_runs(stock_server, capsys):
     targets = [stock_server(StockServing(reviews(), version=number)) for number in (7, 7)]
+    of_pairs = f'"{stock_server(StockServing(answers()))}", model="answers"'
     names = {}
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
-        here = code.replace("localhost:8500", targets[0]).replace("localhost:8501", targets[1])
+        here = code.replace('"localhost:8500", model="answers"', of_pairs)
+        here = here.replace("localhost:8500", targets[0]).replace("localhost:8501", targets[1])
         exec(compile(here, "client.md", "exec"), names)
     assert names["labels"] == ["pos", "pos"]
     assert [(row.label, row.score) for row in names["tested"]] == [("pos", 0.75), ("neg", 0.75)]
     assert names["asked"] == ["surprisingly good", "a bore"]
     said = capsys.readouterr().out
     assert "pos 0.98" in said
+    assert "1 It opens at nine." in said
     assert "serving_default: (text: string [None])" in said
     assert names["outputs"]["label"].tolist() == ["pos"] * 1000
 
