@@ -21,7 +21,7 @@ from keras_selfattn.models.heads.label_rules import THRESHOLD
 from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.models.tokens.raw_texts import TextTokens
+from keras_selfattn.models.tokens.raw_texts import TextTokens, rows_at
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder
 from keras_selfattn.models.tokens.text_spans import SpanMarks
 from keras_selfattn.serving.wire.signature_names import (
@@ -176,30 +176,31 @@ class Labelling(Answers):
         Returns:
             `label` string, `start` and `end` int32, `score` float32, `[B, M]` each, and `count` int32 `[B]`.
         """
-        marks, rows = SpanMarks(self._names), found.tokens.value_rowids()  # [W]
+        marks, splits = SpanMarks(self._names), found.tokens.row_splits
+        texts = tf.size(splits, tf.int64) - 1
+        place = tf.range(tf.size(label, tf.int64))
+        rows = rows_at(splits, place)  # [W]
         chosen = tf.where(label[:, None] == self._labels)[:, 1]  # [W]: each is one of the labels
-        is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
-        start_state = tf.constant(len(self._names), tf.int64)
-        before = tf.where(is_first, start_state, tf.roll(chosen, 1, axis=0))
+        before = tf.concat([[0], chosen[:-1]], axis=0)[: tf.size(chosen)]
+        before = tf.where(place == tf.gather(splits, rows), tf.constant(len(self._names), tf.int64), before)
         begins = tf.gather_nd(tf.constant(marks.begins), tf.stack([before, chosen], axis=1))
-        number = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # the span of each token that is in one
-        inside = tf.where(tf.gather(tf.constant(marks.inside), chosen))[:, 0]
-        first, number = tf.where(begins)[:, 0], tf.gather(number, inside)  # [S], [tokens in spans]
+        first = tf.where(begins)[:, 0]  # [S]
+        spans, inside = tf.size(first), tf.where(tf.gather(tf.constant(marks.inside), chosen))[:, 0]
+        number = tf.gather(tf.cumsum(tf.cast(begins, tf.int32)) - 1, inside)  # the spans of tokens in one
         ends = tf.gather(found.ends.flat_values, inside)
         named = {
             LABEL: tf.gather(tf.constant(marks.kinds), tf.gather(chosen, first)),
             START: tf.cast(tf.gather(found.starts.flat_values, first), tf.int32),
-            END: tf.cast(tf.math.unsorted_segment_max(ends, number, tf.size(first)), tf.int32),
-            SCORE: tf.math.unsorted_segment_min(tf.gather(score, inside), number, tf.size(first)),
+            END: tf.cast(tf.math.unsorted_segment_max(ends, number, spans), tf.int32),
+            SCORE: tf.math.unsorted_segment_min(tf.gather(score, inside), number, spans),
         }
-        ragged: Any = tf.RaggedTensor
-        texts = found.tokens.nrows()
-        of_text = ragged.from_value_rowids(tf.range(tf.size(first)), tf.gather(rows, first), texts)
-        padded = {
-            name: of_text.with_values(value).to_tensor("" if name == LABEL else 0)
-            for name, value in named.items()
-        }
-        return {**padded, COUNT: tf.cast(of_text.row_lengths(), tf.int32)}
+        rows = tf.gather(rows, first)  # [S]
+        count = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, texts)  # [B]
+        of_text = tf.range(tf.size(rows, tf.int64)) - tf.gather(tf.cumsum(count, exclusive=True), rows)
+        index = tf.stack([rows, of_text], axis=1)
+        shape = tf.stack([texts, tf.reduce_max(tf.concat([count, [0]], axis=0))])
+        padded = {name: tf.scatter_nd(index, value, shape) for name, value in named.items()}
+        return {**padded, COUNT: tf.cast(count, tf.int32)}
 
     def _chosen(self, outputs: Tensor, decoder: SpanDecoder | None) -> dict[str, Tensor]:
         mask = getattr(outputs, "_keras_mask", None)

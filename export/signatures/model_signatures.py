@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.core.attention_weights import Collected, collected_weights
+from keras_selfattn.models.tokens.raw_texts import rows_at
 from keras_selfattn.models.vocabulary import PADDING_ID
 from keras_selfattn.serving.wire.signature_names import (
     DEFAULT_SIGNATURE,
@@ -89,7 +90,7 @@ def _in_groups(
     rows = tf.size(order)
 
     def group(start: Tensor, count: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        end = tf.math.count_nonzero(2 * lengths >= lengths[start], dtype=tf.int32)
+        end = _end_of_group(lengths, start)
         chosen = order[start:end]
         padded = tf.gather(ids, chosen).to_tensor(padding_id)
         beside = [tf.gather(other, chosen) for other in others]
@@ -100,17 +101,50 @@ def _in_groups(
     return tf.gather(found.concat(), tf.math.invert_permutation(order))
 
 
-def _at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
+def at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
     """Return the label and the score of each token, string and float32 `[W]`, with bounded padding.
+
+    Rows go through the model in groups of similar length by the rule of `by_length`; most requests are one
+    group. There is a loop for these, too: a branch beside it would have the model twice in the graph.
 
     Args:
         tokens: string ragged `[B, T]`.
-        answers: from padded tokens, string `[B, T]`, to named answers, `[B, T]` each.
+        answers: from padded tokens, string `[B, T]`, to `label` and `score`, `[B, T]`.
     """
-    lengths = tf.cast(tokens.row_lengths(), tf.int32)  # [B]
-    found = answers(tokens.to_tensor(""))
-    real = tf.sequence_mask(lengths, tf.shape(found[LABEL])[1])
-    return tf.boolean_mask(found[LABEL], real), tf.boolean_mask(found[SCORE], real)
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)
+    rows, places = tf.size(lengths), tf.range(tf.size(tokens.flat_values))
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
+    lengths = tf.gather(lengths, order)
+    together = rows * tf.reduce_max(tf.concat([lengths, [0]], axis=0)) <= 2 * tf.size(places) + _PADDING
+
+    def group(start: Tensor, count: Tensor, labels: Any, scores: Any) -> tuple[Tensor, ...]:
+        end = tf.where(together, rows, _end_of_group(lengths, start))
+        chosen = tf.gather(tokens, order[start:end])
+        found = answers(chosen.to_tensor(""))
+        place = tf.range(tf.size(chosen.flat_values, tf.int64))
+        of_place = rows_at(chosen.row_splits, place)
+        index = tf.stack([of_place, place - tf.gather(chosen.row_splits, of_place)], axis=1)
+        label, score = (tf.gather_nd(found[name], index) for name in (LABEL, SCORE))
+        return end, count + 1, labels.write(count, label), scores.write(count, score)
+
+    labels, scores = (
+        tf.TensorArray(dtype, size=0, dynamic_size=True, infer_shape=False)
+        for dtype in (tf.string, tf.float32)
+    )
+    _, _, labels, scores = tf.while_loop(
+        lambda start, *_: start < rows, group, (0, 0, labels, scores), parallel_iterations=1
+    )
+    # The tokens of the sorted rows, back to the places of their rows.
+    sorted_rows = _ragged.from_row_lengths(places, lengths, validate=False)
+    places = tf.gather(sorted_rows, tf.math.invert_permutation(order)).flat_values  # [W]
+    # Without a row there is no group, and nothing to concatenate.
+    labels, scores = labels.write(labels.size(), [""][:0]), scores.write(scores.size(), [0.0][:0])
+    return tf.gather(labels.concat(), places), tf.gather(scores.concat(), places)
+
+
+def _end_of_group(lengths: Tensor, start: Tensor) -> Tensor:
+    """Return the end of a group of rows by falling length: none is shorter than half of its first."""
+    return tf.math.count_nonzero(2 * lengths >= lengths[start], dtype=tf.int32)
 
 
 MOST_ASKED = DEFAULT_SIGNATURE
@@ -217,7 +251,7 @@ class Graphs:
 
         def answer(texts: Tensor) -> dict[str, Tensor]:
             found = tokens_of(texts)
-            return named(*_at_tokens(found.tokens, lambda tokens: self._core(self._read(tokens))), found)
+            return named(*at_tokens(found.tokens, lambda tokens: self._core(self._read(tokens))), found)
 
         return _function(specs, answer)
 

@@ -87,13 +87,7 @@ class TokenFront(RawFront):
     def text_requests(self) -> list[Request]:
         """Return requests to try `spans`: texts of known and strange tokens, and bytes that are no UTF-8."""
         words = [*self._features.vocabulary[:16], *_STRANGE]
-        rows = [
-            " ".join(words[:4]),
-            words[0],
-            *TEXTS,
-            *_RAW,
-            *(" \r\n".join(words[n:]) for n in range(len(words))),
-        ]
+        rows = [" ".join(words[:4]), words[0], *TEXTS, *_RAW, *(" \r\n".join(words[n::4]) for n in range(4))]
         texts = strings(rows)
         texts[3] = b"\xff" + texts[3] + b"\xe6\x9d"  # no UTF-8
         return in_batches({TEXT: texts})

@@ -1,6 +1,6 @@
 """Raw texts to their tokens, as TensorFlow ops: the rule of `rows/text_tokens.py`, by which files are read.
 
-For graphs of your own that take texts: the exported models take tokens, and none of them splits texts.
+The signature `spans` of an exported labeller splits texts by it.
 
 Axes: B (texts), N (characters of all texts), A (characters of all tokens), T (tokens of a text), W (tokens of
 all texts), P (pages of 128 code points), Q (distinct pages).
@@ -41,12 +41,15 @@ def text_tokens(texts: Tensor) -> TextTokens:
         >>> found.tokens.to_list(), found.ends.to_list()
         ([[b'Ada', b"'", b's', b'cat']], [[3, 4, 5, 9]])
     """
-    decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
-    codes, rows = decoded.flat_values, decoded.row_splits  # [N], [B + 1]
-    kinds = _marks_joined(_kinds(codes), rows)  # [N]
+    # Operations by themselves, not those of ragged tensors, which make a graph of a thousand more.
+    rows, codes = tf.raw_ops.UnicodeDecode(
+        input=texts, input_encoding="UTF-8", errors="replace"
+    )  # [B + 1], [N]
+    place = tf.range(tf.size(codes, tf.int64))
+    row_starts = tf.gather(rows, rows_at(rows, place))  # [N]
+    kinds = _marks_joined(_kinds(codes), place, row_starts)  # [N]
     is_word = kinds == WORD
-    begins_row = _is_row_start(codes, rows)
-    follows_word = tf.concat([[False], is_word[:-1]], 0) & ~begins_row
+    follows_word = tf.concat([[False], is_word[:-1]], 0) & (place != row_starts)
     begins = (kinds == SINGLE) | (is_word & ~follows_word)
     place = tf.where(kinds != SPACE)[:, 0]  # [A]
     firsts = tf.where(tf.gather(begins, place))[:, 0]  # [W], among the characters of tokens
@@ -55,10 +58,25 @@ def text_tokens(texts: Tensor) -> TextTokens:
         input_values=tf.gather(codes, place), input_splits=splits, output_encoding="UTF-8"
     )  # [W]
     first, last = tf.gather(place, splits[:-1]), tf.gather(place, splits[1:] - 1)  # [W]
-    token_rows = tf.searchsorted(first, rows, out_type=tf.int64)  # [B + 1]
+    starts = tf.gather(row_starts, first)  # of the texts of the tokens
+    token_rows = tf.raw_ops.LowerBound(sorted_inputs=first[None], values=rows[None], out_type=tf.int64)[0]
     ragged: Any = tf.RaggedTensor
-    starts, ends = (ragged.from_row_splits(each, token_rows) for each in (first, last + 1))
-    return TextTokens(starts.with_values(words), starts - rows[:-1, None], ends - rows[:-1, None])
+    return TextTokens(
+        *(
+            ragged.from_row_splits(each, token_rows, validate=False)
+            for each in (words, first - starts, last + 1 - starts)
+        )
+    )
+
+
+def rows_at(splits: Tensor, places: Tensor) -> Tensor:
+    """Return the row of each place among the values of ragged rows, int64 `[N]`.
+
+    Args:
+        splits: where the rows begin, and the number of all values, int64 `[B + 1]`.
+        places: int64 `[N]`, ascending or not.
+    """
+    return tf.raw_ops.UpperBound(sorted_inputs=splits[None], values=places[None], out_type=tf.int64)[0] - 1
 
 
 def _kinds(codes: Tensor) -> Tensor:
@@ -74,32 +92,14 @@ def _kind_pages() -> tuple[np.ndarray, np.ndarray]:
     return in_pages(character_kinds().astype(np.int32))
 
 
-def _marks_joined(kinds: Tensor, rows: Tensor) -> Tensor:
+def _marks_joined(kinds: Tensor, place: Tensor, row_starts: Tensor) -> Tensor:
     """Return kinds `[N]` without marks of words: a mark stays one only where its token is a single character.
 
     Marks after white space, or at the beginning of a text, are a word.
     """
-    place = tf.range(tf.size(kinds, tf.int64))
-    row_starts = tf.repeat(rows[:-1], rows[1:] - rows[:-1])  # [N]
-    # The last character before that is no mark: a running maximum of places.
-    before = _running_maximum(tf.where(kinds == MARK, tf.constant(-1, tf.int64), place))
-    same_row = before >= row_starts
-    base = tf.where(same_row, tf.gather(kinds, tf.maximum(before, 0)), SPACE)
-    return tf.where((kinds == MARK) & (base != SINGLE), WORD, kinds)
-
-
-def _running_maximum(places: Tensor) -> Tensor:
-    """Return the largest of the values so far, at each place of `[N]`; -1 stands for no value.
-
-    The values that are not -1 ascend, so that counting them finds the last.
-    """
-    found = tf.boolean_mask(places, places >= 0)
-    count = tf.cumsum(tf.cast(places >= 0, tf.int32))  # [N]
-    return tf.gather(tf.concat([tf.constant([-1], places.dtype), found], 0), count)
-
-
-def _is_row_start(codes: Tensor, rows: Tensor) -> Tensor:
-    """Return True for the first character of each text, bool `[N]`."""
-    size = tf.size(codes, tf.int64)
-    starts = tf.boolean_mask(rows[:-1], rows[1:] > rows[:-1])
-    return tf.scatter_nd(starts[:, None], tf.ones_like(starts), tf.stack([size])) > 0
+    others = kinds != MARK
+    # The place of the last character that is no mark, -1 if there is none.
+    count = tf.cumsum(tf.cast(others, tf.int32))  # [N]
+    before = tf.gather(tf.concat([[tf.constant(-1, tf.int64)], tf.where(others)[:, 0]], 0), count)
+    base = tf.where(before >= row_starts, tf.gather(kinds, tf.maximum(before, 0)), SPACE)
+    return tf.where(~others & (base != SINGLE), WORD, kinds)
