@@ -85,8 +85,8 @@ def check_text_pair(signature: Signature, column: str | None) -> None:
     """Raise ConfigError for a named column of second texts, of a model that takes none."""
     if column is not None and not takes_pairs(signature):
         raise ConfigError(
-            "--text-pair names the column of the second texts, for a model of pairs. The model takes "
-            f"{', '.join(map(repr, signature.inputs))}: leave it out. Received {column!r}."
+            "`text_pair` (--text-pair) names the column of the second texts, of a model of pairs. The model "
+            f"takes {', '.join(map(repr, signature.inputs))}: leave it out. Received {column!r}."
         )
 
 

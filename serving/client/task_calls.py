@@ -108,8 +108,8 @@ class TaskCalls:
             found = self._numbers_of(part) if place is None else part[PROBABILITIES][:, place]
             self._check(part, len(found) == len(asked_rows))
             scores += found.tolist()
-        # `sorted` is stable: documents of equal score stay in their order.
-        order = sorted(range(len(texts)), key=lambda place: -scores[place])
+        # Documents of equal score stay in their order, and NaN comes last.
+        order: list[int] = np.argsort(-np.array(scores), kind="stable").tolist()
         return [Ranked(place, texts[place], scores[place]) for place in order[:most]]
 
     def _check_ranking(self, label: str | None, which: Version) -> Steps[None]:

@@ -134,7 +134,7 @@ def test_the_texts_of_a_pair_are_in_the_columns_named_those_of_the_training_or_t
             TEXT,
             NamedColumns(text_pair="b"),
             ConfigError,
-            "--text-pair .* The model takes 'text': leave it out",
+            "--text-pair.* The model takes 'text': leave it out",
         ),
     ],
 )

@@ -163,7 +163,7 @@ def test_what_is_no_pair_for_the_model_is_named(pairs, texts, tmp_path):
         (pairs, ["a", "--text-pair", "b"], "--text-pair is for a --file"),
         (pairs, ["--file", table], "Name the columns of both texts with --column and --text-pair"),
         (texts, ["a", "b", "--pair"], "--pair is for a model of pairs of texts. The model takes 'text'"),
-        (texts, ["--file", table, "--text-pair", "b"], "--text-pair names the column of the second texts"),
+        (texts, ["--file", table, "--text-pair", "b"], "(--text-pair) names the column of the second texts"),
     ):
         done = invoke(serving, "query", *arguments)
         assert done.exit_code, arguments

@@ -3,9 +3,12 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 
-from keras_selfattn.errors import DataError, RunError
+from keras_selfattn.asking.input_cells import NamedColumns
+from keras_selfattn.batch.model_graph import find_model
+from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.runs.run_folder import corpus_for_run, load_run, rows_for_run
 
 
@@ -67,3 +70,28 @@ def test_an_npz_has_its_own_size_whatever_the_folder_of_training_was_resized_to(
     assert rows_for_run(run, tmp_path / "test.npz", {}).targets == ["3", "5"]
     with pytest.raises(DataError, match="`image_size` is for folders"):
         rows_for_run(run, tmp_path / "test.npz", {"image_size": 9})
+
+
+def test_a_run_of_pairs_remembers_both_columns_in_any_form_of_table(tmp_path):
+    (tmp_path / "model.keras").touch()
+    columns = {"text": "question", "text_pair": "answer"}
+    config = {"kind": "TextClassifier", "reading": {**columns, "separator": ";"}}
+    written(tmp_path, "config.json", json.dumps(config))
+    pair = [("is it?", "it is")]
+    assert (
+        rows_for_run(
+            tmp_path, written(tmp_path, "t.csv", "question;answer;label\nis it?;it is;+\n"), {}
+        ).inputs
+        == pair
+    )
+    pandas.DataFrame([["is it?", "it is", "+"]], columns=["question", "answer", "label"]).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    assert rows_for_run(tmp_path, tmp_path / "t.parquet", {}).inputs == pair
+    other = written(tmp_path, "u.csv", "question;reply;label\nis it?;it is;+\n")
+    assert rows_for_run(tmp_path, other, {"text_pair": "reply"}).inputs == pair
+    with pytest.raises(DataError, match="no column 'answer'. Its columns are 'question', 'reply', 'label'"):
+        rows_for_run(tmp_path, other, {})
+    with pytest.raises(ConfigError, match=r"`text_pair` \(--text-pair\) is a column, and .*t.txt has none"):
+        rows_for_run(tmp_path, written(tmp_path, "t.txt", "__label__+ a\n"), {})
+    assert find_model(tmp_path).columns == NamedColumns("question", "answer")

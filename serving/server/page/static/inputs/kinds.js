@@ -55,8 +55,8 @@ export const KINDS = {
     title: "Two texts",
     fit({ [DEFAULT]: main }) {
       const names = Object.keys(main?.inputs ?? {});
-      const areBoth = names.length === 2 && names.every((name) => name in NAMES && fits(main.inputs[name], "string", 1));
-      return areBoth ? { signature: DEFAULT, input: "text" } : null;
+      const isText = (name) => Object.hasOwn(NAMES, name) && fits(main.inputs[name], "string", 1);
+      return names.length === 2 && names.every(isText) ? { signature: DEFAULT, input: "text" } : null;
     },
     make: pairsInput,
     words: (_first, { text: [first], text_pair: [second] }) => `${first} / ${second}`,
