@@ -13,16 +13,20 @@ from typing import Any, Literal
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.options import OptionSpec
 from keras_selfattn.serving.client import Signature
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, LABEL
+from keras_selfattn.serving.wire.signature_names import (
+    COUNT,
+    DEFAULT_SIGNATURE,
+    END,
+    LABEL,
+    SPANS,
+    START,
+    TEXT,
+)
 
-SPANS = "spans"
-"""The signature of a labeller that takes raw texts."""
-# Its outputs beside `label` and `score`: characters, and the number of spans.
-_START, _END, _COUNT = "start", "end", "count"
-SPAN_OUTPUTS = (LABEL, _START, _END, _COUNT)
+SPAN_OUTPUTS = (LABEL, START, END, COUNT)
 """What a span in doccano's form is made of."""
-# The columns of a row that hold raw texts, or tokens that are split.
-_TEXT, _TOKENS = "text", "tokens"
+# The column of a row that holds tokens that are split.
+_TOKENS = "tokens"
 # Where annotation tools write the spans of a text, and what joins two of them.
 _ANNOTATIONS = ("label", "labels", "entities", "spans", "relations")
 
@@ -93,13 +97,13 @@ def choice_for(
         'texts'
     """
     name = column or (trained if trained in row else None)
-    if name is None and _TEXT in row and not _are_tokens(row.get(_TOKENS)):
-        name = _TEXT
+    if name is None and TEXT in row and not _are_tokens(row.get(_TOKENS)):
+        name = TEXT
     elif name is None:
         name = next(iter(row)) if len(row) == 1 else _TOKENS
     if name == _TOKENS or name not in row or isinstance(row[name], list):
         return SignatureChoice("tokens", where, given)
-    return SignatureChoice("texts" if name == _TEXT else "either", where, given)
+    return SignatureChoice("texts" if name == TEXT else "either", where, given)
 
 
 def _are_tokens(value: Any) -> bool:
@@ -122,13 +126,13 @@ def check_offsets(signature: Signature, offsets: str | None, outputs: Sequence[s
 
 def asked_outputs(outputs: Sequence[str]) -> list[str]:
     """Return the outputs to ask of a signature of spans: those that are named, and their number."""
-    return list(dict.fromkeys((*(outputs or SPAN_OUTPUTS), _COUNT)))
+    return list(dict.fromkeys((*(outputs or SPAN_OUTPUTS), COUNT)))
 
 
 def without_rest(answer: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
     """Return the named outputs of a row, each cut to the number of its spans."""
-    count = int(answer[_COUNT])
-    return {name: answer[name] if name == _COUNT else answer[name][:count] for name in outputs}
+    count = int(answer[COUNT])
+    return {name: answer[name] if name == COUNT else answer[name][:count] for name in outputs}
 
 
 def doccano_spans(text: str, answer: Mapping[str, Any], offsets: str | None) -> list[list[Any]]:
@@ -146,7 +150,7 @@ def doccano_spans(text: str, answer: Mapping[str, Any], offsets: str | None) -> 
         ([[3, 6, 'PER']], [[2, 5, 'PER']])
     """
     own = without_rest(answer, SPAN_OUTPUTS)
-    places = [[int(place) for place in own[name]] for name in (_START, _END)]
+    places = [[int(place) for place in own[name]] for name in (START, END)]
     if offsets != "characters" and not text.isascii() and max(text) > "\uffff":
         units = [0]
         for character in text:

@@ -38,10 +38,10 @@ from keras_selfattn.rows.tokens import TOKENS
 from keras_selfattn.user_warnings import warn_user
 
 _SKIP = "Mend it in the tool, or leave such texts out with --skip-unfit-texts (`skip_unfit_texts=True`)."
-# Commands split a row at blanks alone, where "Rome." would be one token.
-_TAKES_TOKENS = (
-    "The trained model takes tokens: split texts as they were here, by "
-    f"{split_text.__module__}.{split_text.__name__}."
+# Rows of tokens are split at blanks alone by commands, where "Rome." would be one token.
+_TAKES_TEXTS = (
+    "The trained model takes such texts: predict and query --file read a column text, or a .txt, and write "
+    f"spans. As tokens they are split by {split_text.__module__}.{split_text.__name__}."
 )
 # Labels in a sentence.
 _SHOWN = 8
@@ -205,7 +205,7 @@ def _note(file: Path, form: Form, units: Units, rows: Sequence["_Row"], left: "_
     counted = ", offsets in units of UTF-16" if units == "utf-16" else ""
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     sums = f"{texts} with {_counted(len(spans), 'span')} of {_counted(len(names), 'label')}"
-    return f"{file} ({form.name}{counted}): {sums}: {shown}{left}. {_TAKES_TOKENS}"
+    return f"{file} ({form.name}{counted}): {sums}: {shown}{left}. {_TAKES_TEXTS}"
 
 
 class _LeftOut:

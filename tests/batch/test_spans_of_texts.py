@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from batch_models import save_spans
 
+from keras_selfattn import models
 from keras_selfattn.data import read_tagged
+from keras_selfattn.rows.text_tokens import split_text
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -147,3 +149,21 @@ def test_files_of_a_folder_hold_rows_of_one_kind(predict, labeller, tmp_path):
     (tmp_path / "in" / "b.jsonl").write_text(lines([{"tokens": ["a"]}]))
     done = predict(tmp_path / "in", tmp_path / "out", of=labeller)
     assert (done.exit_code, "raw texts in some files" in " ".join(done.output.split())) == (1, True)
+
+
+@pytest.mark.slow
+def test_spans_of_a_trained_model_are_read_back(predict, tmp_path):
+    model = models.TokenClassifier(models.TokenConfig(width=8, num_layers=1, num_heads=2, hash_buckets=64))
+    model.compile()
+    tokens = [["😀", "Ada", "King", "wrote"], ["no", "one", "."]]
+    labels = [["O", "B-PER", "I-PER", "O"], ["O"] * 3]
+    model.fit(tokens * 20, labels * 20, epochs=12, verbose=0)
+    model.save(tmp_path / "model.keras")
+    texts = ["😀 Ada King wrote", "no one.", "", "\r\n😀Ada\u00a0King wrote."]
+    (tmp_path / "in.txt.jsonl").write_text(lines([{"text": text} for text in texts]), encoding="utf-8")
+    done = predict(tmp_path / "in.txt.jsonl", tmp_path / "out.jsonl", of=tmp_path / "model.keras")
+    assert done.exit_code == 0, done.output
+    read = read_tagged(tmp_path / "out.jsonl")
+    assert read.inputs == list(map(split_text, texts))
+    assert read.targets == model.label(list(map(split_text, texts)))
+    assert [len(found) for found in model.spans(texts)] == [1, 0, 0, 1]

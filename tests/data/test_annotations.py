@@ -82,7 +82,7 @@ class TestForms:
             "Larry/B-PERSON Page/I-PERSON Sergey/B-PERSON Brin/I-PERSON"
         ]
         assert "relations (2)" in said[0]
-        assert "; left out: relations (2). The trained model takes tokens" in rows.note
+        assert "; left out: relations (2). The trained model takes such texts" in rows.note
 
     def test_prodigy(self, write):
         rows, said = warned(lambda: read_tagged(write("p.jsonl", PRODIGY)))
