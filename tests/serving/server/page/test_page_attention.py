@@ -524,10 +524,17 @@ def infer_pairs(asked):
         first, second = (each["data"] for each in request["inputs"])
         assert [each["name"] for each in request["inputs"]] == list(PAIR)
         asked.append(list(zip(first, second, strict=True)))
-        if request["parameters"]["signature_name"] == "explain":
+        signature = request["parameters"]["signature_name"]
+        if signature == "explain":
             found = {
                 "tokens": np.array([TOKENS_OF_PAIR]),
                 "weights": np.full((1, 1, 1, 5, 5), 0.2, np.float32),
+            }
+        elif signature == "contributions":
+            found = {
+                "ngrams": np.array([["film"]]),
+                "kinds": np.array([["word"]]),
+                "logits": np.array([[[0.5, -0.5]]], np.float32),
             }
         else:
             score = [0.75 - 0.25 * ("film" not in a) - 0.125 * ("it" not in b) for a, b in asked[-1]]
@@ -541,6 +548,7 @@ def test_words_of_either_text_of_a_pair_are_left_out(browser):
     asked = []
     inputs = {"inputs": {name: {} for name in PAIR}, "outputs": {}}
     signatures = {"explain": inputs, "classify": {"inputs": {"inputs": {}}, "outputs": {}}}
+    signatures["contributions"] = inputs
     metadata = {"metadata": {"signature_def": {"signature_def": signatures}}}
 
     def classify_pair(route):
@@ -556,8 +564,9 @@ def test_words_of_either_text_of_a_pair_are_left_out(browser):
             f"{token} ({place}): 0.200" for place, token in enumerate(TOKENS_OF_PAIR, start=1)
         ]
         page.get_by_role("button", name="See what each word counts for").click()
-        page.wait_for_selector(".attention-bars")
+        page.wait_for_selector(".attention-bars >> nth=1")
         settle(page)
+        assert page.locator(".attention-bars").nth(1).inner_text().split() == ["film", "(word)", "+0.500"]
         words = ["a: +0.000", "film: −0.250", "it: −0.125", "moves: +0.000"]
         assert options(page) == [f"{word} without it" for word in words]
     whole = tuple(PAIR.values())
@@ -565,6 +574,7 @@ def test_words_of_either_text_of_a_pair_are_left_out(browser):
         [whole],
         [whole],
         [(" film", whole[1]), ("a ", whole[1]), (whole[0], " moves"), (whole[0], "it ")],
+        [whole],
     ]
 
 

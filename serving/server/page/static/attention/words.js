@@ -35,10 +35,13 @@ export async function leaveOneOut(call, signal, progress = () => {}) {
  * @returns {Promise<import("./matrices.js").Contributions>}
  */
 export async function contributions(call, signal) {
-  const asked = { name: "text", datatype: "BYTES", shape: [1], data: [call.text] };
+  const asked =
+    call.textPair === undefined
+      ? [{ name: "text", datatype: "BYTES", shape: [1], data: [call.text] }]
+      : tensorsOfPairs([[call.text, call.textPair]]);
   const [labels, answer] = await Promise.all([
     labelsOf(call, signal),
-    infer(call.model, call.version, "contributions", [asked], signal),
+    infer(call.model, call.version, "contributions", asked, signal),
   ]);
   // Padding, where the server has answered longer texts in the same batch.
   const ngrams = answer.strings("ngrams").filter((name) => name);
