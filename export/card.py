@@ -126,6 +126,7 @@ def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[st
             for spec in specs_of(signature.function)
         },
         "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
+        **({"note": signature.note} if signature.note else {}),
         "example": {
             "request": _plain(example.request),
             "answer": _plain(example.outputs),

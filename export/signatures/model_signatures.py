@@ -167,6 +167,7 @@ class Signature:
             whose second size is unknown grow as the inputs do. Without it, rows of other lengths stay apart.
         margins: from the arguments of `function` to the distance of each row from another answer, float32
             `[B]`, where the outputs do not tell it; run eagerly, for the check of an export.
+        note: a sentence for the card about what to know before it is asked; "" for none.
     """
 
     function: Any
@@ -174,6 +175,7 @@ class Signature:
     method_name: str = PREDICT
     padding: Mapping[str, float | str] = field(default_factory=dict[str, float | str])
     margins: Callable[..., Tensor] | None = None
+    note: str = ""
 
     @functools.cached_property
     def concrete(self) -> Any:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_selfattn.models import TokenClassifier
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS, pieces_within
 from keras_selfattn.models.tokens.raw_texts import text_tokens
+from keras_selfattn.models.tokens.text_spans import splitting_in_words
 from keras_selfattn.models.vocabulary import PADDING_ID
 from keras_selfattn.serving.wire.signature_names import SPANS, TEXT
 
@@ -42,6 +43,7 @@ class TokenFront(RawFront):
         super().__init__(model)
         self._features = model.tokenizer
         self._answers = raw_answers(model.head)
+        self._splitting = splitting_in_words(model.split_otherwise)
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
         self.tracked = list(self._features.tables)
 
@@ -66,7 +68,7 @@ class TokenFront(RawFront):
                 TEXT: strings([b" ".join(requests[0]["tokens"][0].tolist()).decode(errors="replace")])
             }
         function = graphs.on_texts(text_tokens, self._answers.spans)
-        return {SPANS: Signature(function, texts, margins=graphs.margins(text_tokens))}
+        return {SPANS: Signature(function, texts, margins=graphs.margins(text_tokens), note=self._splitting)}
 
     def id_files(self) -> dict[str, Any]:
         return token_files(self._features)

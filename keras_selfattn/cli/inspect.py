@@ -111,6 +111,10 @@ def _print_signatures(found: "Inspection") -> None:
         )
         table.add_row(name, signature.method_name.rpartition("/")[2], inputs, outputs)
     console.print(table)
+    described = (found.card or {}).get("signatures", {})
+    for name, each in described.items():
+        if each.get("note"):
+            console.print(f"{name}: {each['note']}", highlight=False)
 
 
 def _print_example(card: Mapping[str, Any]) -> None:

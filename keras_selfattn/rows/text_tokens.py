@@ -1,7 +1,7 @@
 """The tokens of a raw text, by one rule: in Python here, in TensorFlow's ops in `models/tokens/raw_texts.py`.
 
-Texts with spans are read by it, and a labeller splits raw texts by it, in Python and in its SavedModel. Where
-a row of tokens is asked as one text, `query` and `predict` split it at blanks and tabs alone.
+Texts with spans are read by it, and a labeller's `spans` and its SavedModel's signature of that name split raw
+texts by it. Everything else of a labeller takes tokens, such as those of `split_text`.
 
 A token is one of:
 

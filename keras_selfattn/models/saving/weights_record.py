@@ -20,7 +20,7 @@ from keras_selfattn.user_warnings import warn_user
 # The name of the record beside a model's own variables, as UTF-8 of JSON, uint8.
 _NAME = "learned"
 # Of a model's config: what says nothing of the weights, or is in them.
-_ASIDE = frozenset({"name", "trainable", "dtype", "start", "quantized"})
+_ASIDE = frozenset({"name", "trainable", "dtype", "start", "quantized", "split_otherwise"})
 # Longer lists and texts are recorded by their digest, so that a file of weights stays small.
 _LONGEST = 1000
 # Statistics of the same rows differ by less on other machines.

@@ -21,13 +21,14 @@ from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.span_labels import PathRule
-from keras_selfattn.models.tokens.text_spans import SpanMarks
+from keras_selfattn.models.tokens.text_spans import SpanMarks, share_split_otherwise, splitting_in_words
 from keras_selfattn.models.word_model import WordModel, Words
 from keras_selfattn.rows.containers import ordered_rows
 from keras_selfattn.rows.text_spans import Span
 from keras_selfattn.rows.text_tokens import split_text, token_places
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.tokens import TOKENS
+from keras_selfattn.user_warnings import warn_user
 
 Tensor = Any
 
@@ -48,6 +49,9 @@ class TokenClassifier(WordModel[Words]):
         labels: label names in the order of the classes; left out before training.
         spans: if labels such as B-PER and I-PER mark spans, the rule by which they follow each other: "IOB2"
             (True is the same), "IOB1" or "IOBES"; left out before training.
+        split_otherwise: the share of the training's tokens, from 0 to 1, that `spans` would split further; 0
+            for raw texts that were split by its rule. Left out before training; None if it is not known, as
+            of files of earlier versions.
         start: the folder of a pretrained model, as for `TextEncoder`, or a run of `pretrain --from`,
             whose pieces and weights this one starts from. A token is then the encoder's output at its first
             piece, and rows that are longer than `max_tokens` pieces are read in parts, each of whole tokens.
@@ -89,6 +93,7 @@ class TokenClassifier(WordModel[Words]):
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
         spans: bool | PathRule = False,
+        split_otherwise: float | None = None,
         start: str | Path | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:
@@ -100,6 +105,7 @@ class TokenClassifier(WordModel[Words]):
                 "(--from) out."
             )
         self._words = PretrainedTokens(self.config) if self.fine_tuned else LearnedTokens(self.config)
+        self.split_otherwise = split_otherwise
         self._check_state(vocabulary, labels)
         if vocabulary is not None and labels is not None:
             # In place of a tokenizer, because the rows are already tokens.
@@ -131,6 +137,9 @@ class TokenClassifier(WordModel[Words]):
             texts: raw texts. Bytes are read as UTF-8.
             batch_size: rows in a step.
 
+        The training's tokens may have been split otherwise, so that the figures are not those of raw texts:
+        `split_otherwise` is the share of them that are several here, and a warning names it.
+
         Raises:
             DataError: for rows that are no texts, or a model that has not seen any rows.
 
@@ -149,6 +158,8 @@ class TokenClassifier(WordModel[Words]):
         outputs = self.predict(list(map(split_text, raw)), batch_size, verbose=0)
         answers = zip(raw, head.chosen(outputs), outputs, strict=True)
         marks = SpanMarks(head.labels)
+        if self.split_otherwise:
+            warn_user(f"{splitting_in_words(self.split_otherwise)} Spans may be worse than the figures say.")
         return [
             marks.spans(text, token_places(text), chosen, row[np.arange(len(chosen)), chosen])
             for text, chosen, row in answers
@@ -158,6 +169,9 @@ class TokenClassifier(WordModel[Words]):
         core = self.core
         features = self.tokenizer(inputs) if getattr(inputs, "dtype", None) == tf.string else inputs
         return core(features, training=training)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "split_otherwise": self.split_otherwise}
 
     def head_type(self, y: Any) -> type[Head]:
         return PositionHead
@@ -175,6 +189,14 @@ class TokenClassifier(WordModel[Words]):
                     "one label for each token."
                 )
         return rows._replace(weights=at_positions(rows.weights, rows.inputs))
+
+    def _learn_front_end(self, rows: Rows) -> None:
+        super()._learn_front_end(rows)
+        self.split_otherwise = share_split_otherwise(rows.inputs)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.split_otherwise = None
 
     def _features(self, inputs: Sequence[Sequence[str]]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)

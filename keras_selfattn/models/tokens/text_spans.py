@@ -5,12 +5,15 @@
 Axes: T (tokens of a text), C (labels), P (labels before and, last, the state before the first token).
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from keras_selfattn.rows.span_schemes import OUTSIDE, Mark, scheme_of
 from keras_selfattn.rows.text_spans import Span
+from keras_selfattn.rows.text_tokens import split_text
 
 
 class SpanMarks:
@@ -71,6 +74,39 @@ class SpanMarks:
                 label, score = self.kinds[chosen[first]], float(scores[first:behind].min())
                 found.append(Span(text[start:end], label, start, end, score))
         return found
+
+
+def share_split_otherwise(rows: Sequence[Sequence[str]]) -> float:
+    """Return the share of the tokens of rows that are not one token in a raw text, from 0 to 1.
+
+    A row of a raw text that was split by `split_text` has none. Tokens that were split further than there,
+    such as "can" and "not" of "cannot", are not seen.
+
+    Example:
+
+        >>> share_split_otherwise([["Ada", ",", "too"], ["It", "'s"]])
+        0.2
+    """
+    counts = Counter(chain.from_iterable(rows))
+    return sum(count for token, count in counts.items() if split_text(token) != [token]) / max(
+        1, counts.total()
+    )
+
+
+def splitting_in_words(share: float | None) -> str:
+    """Return a sentence about the tokens that a model was trained on, beside those of raw texts.
+
+    Example:
+
+        >>> splitting_in_words(0)
+        'Raw texts are split as the training rows were.'
+    """
+    if share is None:
+        return "Raw texts may be split into other tokens than the training rows: the model does not tell."
+    if not share:
+        return "Raw texts are split as the training rows were."
+    several = f"{share:.2%} of their tokens are several there."
+    return f"Raw texts are split otherwise than the training rows: {several}"
 
 
 def _plain(label: str) -> Mark:

@@ -165,6 +165,8 @@ def test_the_card_says_what_it_does(model, version):
     assert (card["task"], card["labels"]) == ("token-labelling", model.labels)
     assert card["vocabulary_size"] == model.tokenizer.size
     assert card["config"] == model.config.to_dict()
+    assert card["signatures"]["spans"]["note"] == "Raw texts are split as the training rows were."
+    assert "spans: Raw texts are split as" in CliRunner().invoke(main, ["inspect", str(version)]).output
 
 
 @pytest.mark.process

@@ -355,7 +355,10 @@ def test_the_path_from_a_table_to_a_served_labeller(folder, table, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     card = read_card(base / "1")
-    assert (card["task"], set(card["signatures"])) == ("token-labelling", {"serving_default", "explain"})
+    assert (card["task"], set(card["signatures"])) == (
+        "token-labelling",
+        {"serving_default", "spans", "explain"},
+    )
     model = load_run(run)
     asked = [*ROWS[:4], STRANGE, [], ["goods", "film"] * 20]
     wanted = model.predict(asked, verbose=0)

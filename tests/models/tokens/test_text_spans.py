@@ -115,6 +115,25 @@ def test_the_spans_are_those_of_the_labels_that_the_model_gives_to_the_tokens(mo
         )
 
 
+@pytest.mark.slow
+def test_a_model_knows_how_many_of_its_training_tokens_are_several_in_a_raw_text(tmp_path):
+    config = models.TokenConfig(width=8, num_layers=1, num_heads=2, hash_buckets=64)
+    rows = [["Ada's", "cat"], ["U.N.", "here", "cat", "cat"], ["U.N.", "x"]]
+    by_hand = models.TokenClassifier(config)
+    by_hand.adapt(rows, [["O", "B-A"], ["I-A", "O", "O", "O"], ["O", "O"]])
+    assert by_hand.split_otherwise == 3 / 8
+    by_hand.save(tmp_path / "model.keras")
+    loaded = models.load(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="split otherwise than the training rows: 37.50% of their tokens"):
+        loaded.spans(["Ada"])
+    old = {name: value for name, value in by_hand.get_config().items() if name != "split_otherwise"}
+    assert models.TokenClassifier.from_config(old).spans(["Ada"]) is not None, "without a warning: not known"
+    # The weights of a model of the same words, whose rows were split by the rule of raw texts, are its own.
+    as_read = models.TokenClassifier.from_config({**old, "split_otherwise": 0.0})
+    by_hand.save_weights(tmp_path / "model.weights.h5")
+    as_read.load_weights(tmp_path / "model.weights.h5")
+
+
 def test_what_are_no_texts_is_refused_and_no_texts_have_no_spans(model):
     assert model.spans([]) == []
     assert model.spans(np.array(["", "  "])) == [[], []]
