@@ -145,12 +145,13 @@ class TextOrPairs(WordModel[TextWords]):
         if self.row_kind == TEXT_PAIRS and isinstance(row, str | bytes):
             raise DataError(
                 f"Rows of this model are two texts, (text, text_pair). Received one, {row!r:.80}. Give a "
-                "list of pairs; for one text a row, train another model on texts."
+                "list of pairs, or of a file its column of second texts (--text-pair); for one text a row, "
+                "train another model on texts."
             )
         if self.text_pairs is False and self.row_kind == TEXTS and is_pair(row):
             raise DataError(
-                f"Rows of this model are one text. Received two, {row!r:.80}. Give a list of texts; for two "
-                "a row, train another model on pairs."
+                f"Rows of this model are one text. Received two, {row!r:.80}. Give a list of texts, or a "
+                "file without --text-pair; for two a row, train another model on pairs."
             )
 
     def _learn(self, rows: Rows | None, head: Any, validation: Any, size: int | None, kwargs: Any) -> Any:
