@@ -103,7 +103,8 @@ def choice_for(
         name = next(iter(row)) if len(row) == 1 else _TOKENS
     if name == _TOKENS or name not in row or isinstance(row[name], list):
         return SignatureChoice("tokens", where, given)
-    return SignatureChoice("texts" if name == TEXT else "either", where, given)
+    # The column of a training may be that of tokens, whatever its name.
+    return SignatureChoice("texts" if name == TEXT != trained else "either", where, given)
 
 
 def _are_tokens(value: Any) -> bool:

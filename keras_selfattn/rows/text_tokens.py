@@ -1,7 +1,7 @@
 """The tokens of a raw text, by one rule: in Python here, in TensorFlow's ops in `models/tokens/raw_texts.py`.
 
-Texts with spans are read by it, and a labeller's `spans` and its SavedModel's signature of that name split raw
-texts by it. Everything else of a labeller takes tokens, such as those of `split_text`.
+Texts with spans are read by it. A trained model and its SavedModel take tokens, so give them those of
+`split_text`; `query` and `predict` split a row that is a text at blanks and tabs alone.
 
 A token is one of:
 

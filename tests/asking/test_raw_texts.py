@@ -91,6 +91,7 @@ def test_a_file_that_does_not_tell_is_refused(query):
         ({"tokens": "a b"}, None, None, "tokens"),
         ({"body": "a b", "id": 1}, None, "body", "either"),
         ({"body": "a b", "id": 1}, "body", None, "either"),
+        ({"text": "a b", "id": 1}, None, "text", "either"),
         ({"body": "a b", "text": "c"}, "text", None, "texts"),
         ({"body": "a b", "id": 1}, None, None, "tokens"),
         ({}, None, None, "tokens"),
