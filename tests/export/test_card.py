@@ -19,6 +19,9 @@ from keras_selfattn.models.classifier import Classifier
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.text.text_or_pairs import TextOrPairs
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
+from keras_selfattn.rows.texts import TEXTS
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "model-card.schema.json").read_text(encoding="utf-8")
@@ -58,7 +61,9 @@ def _tasks_of(kind):
         heads = (ClassHead, MultiLabelHead)
     else:  # an encoder is not trained, and makes its head itself
         heads = (VectorHead if kind is models.TextEncoder else kind.head_type(None, []),)
-    return {f"{kind.row_kind.subject}-{head.task}" for head in heads}
+    # The first rows of a model of texts decide if they are two.
+    rows = (TEXTS, TEXT_PAIRS) if issubclass(kind, TextOrPairs) else (kind.row_kind,)
+    return {f"{each.subject}-{head.task}" for each in rows for head in heads}
 
 
 def test_the_schema_knows_each_task_that_an_export_can_write():

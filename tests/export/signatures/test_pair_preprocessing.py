@@ -77,12 +77,12 @@ def test_a_saved_model_of_pairs_answers_as_the_model(model, tmp_path):
     np.testing.assert_allclose(classified["scores"], wanted, atol=1e-5)
     explained = signatures["explain"](**columns(ASKED[:1]))
     assert [token.decode() for token in explained["tokens"].numpy()[0]] == model.explain(ASKED[:1])[0].tokens
-    told = signatures["contributions"](**columns(ASKED[:1]))
+    told = signatures["contributions"](**columns(PAIRS[:1]))
     kinds = set(told["kinds"].numpy()[0].tolist())
     assert {b"both", b"one", b"agreement"} <= kinds
     share = np.asarray(model.core.get_layer("mixture").shares)[1]
     whole = told["logits"].numpy()[0].sum(axis=0) + told["rest"].numpy()[0]
-    np.testing.assert_allclose(whole, share * model._side_inputs(ASKED[:1], training=False)[0], atol=1e-4)
+    np.testing.assert_allclose(whole, share * model._side_inputs(PAIRS[:1], training=False)[0], atol=1e-4)
 
 
 @pytest.mark.process

@@ -344,6 +344,24 @@ def test_probabilities_of_texts_with_special_tokens_are_those_of_transformers(tm
     np.testing.assert_allclose(found, torch.softmax(logits, dim=-1).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_probabilities_of_pairs_are_those_of_transformers(tmp_path, name):
+    """A cross-encoder of labels, with the ids and types of their tokenizer; lengths differ in the batch."""
+    labels = {0: "no", 1: "yes", 2: "maybe"}
+    theirs = random_model(name, transformers.AutoModelForSequenceClassification, id2label=labels)
+    folder = folder_of(theirs, tmp_path / "m")
+    tokenizer = tokenizer_of(theirs, folder)
+    pairs = [("a good film.", "badly the films"), ("", "good"), ("zebra bad", ""), ("the film " * 4, "a.")]
+    inputs = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
+    taken = [each for each in ("input_ids", "attention_mask", "token_type_ids") if each in inputs]
+    if theirs.config.model_type not in ("bert", "electra"):  # no types, or one
+        taken = taken[:2]
+    with torch.no_grad():
+        logits = theirs(**{each: inputs[each] for each in taken}).logits
+    found = models.TextClassifier.from_folder(folder, text_pairs=True).predict(pairs, verbose=0)
+    np.testing.assert_allclose(found, torch.softmax(logits, dim=-1).numpy(), atol=1e-5)
+
+
 GUESSERS = {"bert": "bert", "electra, narrow": "electra generator", "roberta": "roberta", "mpnet": "mpnet"}
 GUESSERS |= {"distilbert": "distilbert", "modernbert": "modernbert"}
 GUESSERS |= {"modernbert, odd window, with biases": "modernbert with biases"}
