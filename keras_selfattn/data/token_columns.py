@@ -15,7 +15,8 @@ from keras_selfattn.rows.span_schemes import OUTSIDE, SpanScheme, scheme_of
 # Blanks between columns. All others, such as U+00A0 and U+2028, are part of a token.
 BLANKS = " \t"
 _BETWEEN = re.compile(f"[{BLANKS}]+")
-_DOCUMENT = "-DOCSTART-"
+DOCUMENT = "-DOCSTART-"
+"""The token that begins a document, and is none of its tokens."""
 # Comments whose form tells them: CoNLL-2012's, and those of CoNLL-U.
 _COMMENT = re.compile(r"# ?(?:begin document|end document|newdoc|newpar)(?![^ \t])|#[ \t]*[\w.:-]+[ \t]*=")
 _NUMBER = re.compile(r"([0-9]+)(?:[-.][0-9]+)?")
@@ -116,7 +117,7 @@ def _parts(file: Path) -> Iterator[list[tuple[int, str]]]:
     """Yield the lines between empty ones and those that begin a document."""
 
     def is_between(line: tuple[int, str]) -> bool:
-        return is_empty(line[1]) or _BETWEEN.split(line[1].strip(BLANKS), maxsplit=1)[0] == _DOCUMENT
+        return is_empty(line[1]) or _BETWEEN.split(line[1].strip(BLANKS), maxsplit=1)[0] == DOCUMENT
 
     for between, lines in groupby(token_lines(file), is_between):
         if not between:

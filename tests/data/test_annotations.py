@@ -290,6 +290,15 @@ class TestUnfitTexts:
         rows, _ = warned(lambda: read_tagged(file, skip_unfit_texts=True))
         assert rows.where == ["task 1", "task 4"]
 
+    def test_of_annotators_who_agree_on_spans_each_counts_with_what_is_no_span(self, write):
+        tasks = copy.deepcopy(STUDIO_TASKS)
+        result = tasks[2]["annotations"][1]["result"]
+        region = copy.deepcopy(result[0])
+        region["value"]["labels"] = ["PER", "LOC"]
+        result.append(region)
+        with pytest.raises(DataError, match="task 3 has a span with 2 labels"):
+            read_tagged(write("s.json", json.dumps(tasks)))
+
     def test_several_annotators_in_several_records(self, write):
         minimal = STUDIO_MINIMAL.replace('"end": 5, "text": "Paris"', '"end": 8, "text": "Paris is"', 1)
         file = write("m.json", minimal)

@@ -148,6 +148,12 @@ def test_columns_may_hold_bars(write, name, between, content, wanted):
     assert read(write, content.replace(" ", between), name) == wanted
 
 
+@pytest.mark.parametrize("name", ["a.iob", "a.txt"])
+def test_the_word_that_begins_a_document_is_none_of_a_row_of_words(write, name):
+    content = "-DOCSTART-|O\n\nAda|B-PER wrote|O\n-DOCSTART- a|O -DOCSTART-|O b|O\nc|O\n"
+    assert read(write, content, name) == [["Ada/B-PER", "wrote/O"], ["a/O", "-DOCSTART-/O", "b/O"], ["c/O"]]
+
+
 @pytest.mark.parametrize("between", [" ", "\t"])
 def test_columns_are_read_from_an_iob_too(write, between):
     content = "Ada B-PER\n| O\na|b O\n\nBob B-PER\n".replace(" ", between)

@@ -294,7 +294,8 @@ def _read_studio(source: str, where: Where, record: Mapping[str, Any], columns: 
     if any(set(each.spans) != set(found[0].spans) for each in found[1:]):
         unfit = f"has {len(found)} annotations that differ, of several annotators: keep one of a text"
         return AnnotatedText(where, text, unfit=unfit, controls=controls)
-    return replace(found[0], controls=controls)
+    # Regions that are no spans are not compared: those of each annotator count.
+    return replace(found[0], unfit=next((each.unfit for each in found if each.unfit), ""), controls=controls)
 
 
 def _studio_text(source: str, where: Where, data: Mapping[str, Any], columns: Columns) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from keras_selfattn.data.token_columns import BLANKS, Token, is_empty, token_lines
+from keras_selfattn.data.token_columns import BLANKS, DOCUMENT, Token, is_empty, token_lines
 from keras_selfattn.errors import DataError
 
 _BETWEEN = "|"
@@ -56,7 +56,13 @@ def word_rows(file: Path) -> list[list[Token]]:
 
 
 def _word_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
-    return ((line, _words(content)) for line, content in token_lines(file) if not is_empty(content))
+    """Yield the words of each line that has some, without the one that begins a document."""
+    for line, content in token_lines(file):
+        words = [] if is_empty(content) else _words(content)
+        if words and words[0].split(_BETWEEN, 1)[0] == DOCUMENT:
+            words = words[1:]
+        if words:
+            yield line, words
 
 
 def _bars(lines: Iterable[tuple[int, list[str]]]) -> Counter[int]:
