@@ -168,7 +168,12 @@ def asked_over_rest(url: str, asked: Any, output: str) -> list[Any]:
     rows = [{name: values[0] for name, values in as_json.items()}]
     kinds = {"f": "FP32", "i": "INT32", "u": "UINT8", "O": "BYTES"}
     tensors = [
-        {"name": name, "datatype": kinds[values.dtype.kind], "shape": values.shape, "data": as_json[name]}
+        {
+            "name": name,
+            "datatype": kinds[values.dtype.kind],
+            "shape": values.shape,
+            "data": np.ravel(as_json[name]).tolist(),
+        }
         for name, values in columns.items()
     ]
     outputs = posted(f"{url}/v2/models/it/infer", {"inputs": tensors})["outputs"]
