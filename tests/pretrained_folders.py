@@ -232,11 +232,11 @@ def write_classifier(folder, labels, config=BERT, tensors=None, **settings):
     return write_folder(folder, classifier_of(config, labels, **settings), tensors)
 
 
-def class_logits(config, tensors, ids):
-    """Returns the logits of a classifier for one text, float64, from the formulas; ids are the folder's."""
+def class_logits(config, tensors, ids, types=None):
+    """Returns the logits of a classifier for one row, float64, from the formulas; ids are the folder's."""
     _, hidden, output = HEADS[config["model_type"]]
     encoder = {name.removeprefix(prefix_of(config)): value for name, value in tensors.items()}
-    states = hidden_states(config, encoder, ids)
+    states = hidden_states(config, encoder, ids, types)
     pooled = states.mean(axis=0) if config.get("classifier_pooling") == "mean" else states[0]
     x = tensors[f"{hidden}.weight"].astype(np.float64) @ pooled + tensors.get(f"{hidden}.bias", 0)
     if config["model_type"] == "distilbert":

@@ -1,6 +1,7 @@
-"""`keras-selfattn import`: a classifier that others have trained, from its folder to a run folder."""
+"""`keras-selfattn import`: a classifier, or scores, that others have trained, as a run folder."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,32 +10,58 @@ from keras_selfattn.cli.shared.console import console, print_command
 from keras_selfattn.cli.shared.panels import PATH, PanelCommand
 from keras_selfattn.cli.shared.task_options import OUTPUT
 from keras_selfattn.errors import RunError
+from keras_selfattn.rows.targets import LABEL_SET
 from keras_selfattn.runs.run_folder import check_output, write_imported, writing
+
+if TYPE_CHECKING:
+    from keras_selfattn.models.pretrained_folders.folder_head import FolderHead
 
 _SHOWN = 10  # labels
 
 
-@click.command("import", cls=PanelCommand, panels={"Most used": OUTPUT})
+_ROWS = click.Option(
+    ["--text-pairs/--one-text"],
+    default=None,
+    help="Rows are two texts, or one. Only where FOLDER does not say it: then a score needs it, and labels "
+    "are of one text.",
+)
+
+
+@click.command("import", cls=PanelCommand, panels={"Most used": (*OUTPUT, _ROWS)})
 @click.argument("folder", type=PATH)
-def command(folder: Path, output: Path, overwrite: bool) -> None:
-    """Write a run folder of the classifier of texts in FOLDER, without training.
+def command(folder: Path, output: Path, overwrite: bool, text_pairs: bool | None) -> None:
+    """Write a run folder of the classifier of texts in FOLDER, or of its scores, without training.
 
     FOLDER is one of the Hugging Face kind, with a model "…ForSequenceClassification" of BERT, DistilBERT,
-    ELECTRA, ModernBERT, MPNet or RoBERTa. Nothing is downloaded.
+    ELECTRA, ModernBERT, MPNet or RoBERTa, such as a cross-encoder's. Nothing is downloaded.
     """
     check_output(output, overwrite=overwrite)
     if (folder / "model.keras").is_file():
         raise RunError(f"{folder} is a run folder already. Export it with `keras-selfattn export {folder}`.")
     import_tensorflow()
-    from keras_selfattn.models import TextClassifier
+    from keras_selfattn.models.loading import headed_model
     from keras_selfattn.runs.run_folder import draft_run
 
     with console.status("Reading the model"), draft_run(output, overwrite=overwrite) as draft:
-        model = TextClassifier.from_folder(folder)
+        model: Any = headed_model(folder, text_pairs=text_pairs)
         with writing(output):
             write_imported(draft, model)
-    labels = ", ".join(model.labels[:_SHOWN]) + (", …" if len(model.labels) > _SHOWN else "")
-    several = ", several for a text" if model.multi_label else ""
-    console.print(f"Imported {folder}: {len(model.labels)} labels{several} ({labels}). Go on with:")
-    print_command("evaluate", output, "labelled.csv")
+    outputs = _outputs(model.start.folder_head(scores=not hasattr(model, "labels")))
+    rows = "two texts" if model.text_pairs else "one text"
+    console.print(f"Imported {folder}: {outputs} {rows} a row. Go on with:")
+    second = ("--text-pair", "COLUMN") if model.text_pairs else ()
+    print_command("evaluate", output, "labelled.csv", *second)
     print_command("export", output, f"models/{output.resolve().name}")
+
+
+def _outputs(head: "FolderHead") -> str:
+    """Return a folder's outputs in words."""
+    count = len(head.labels)
+    if not head.target_kind.has_labels:
+        function = "a sigmoid" if head.bounded else "no function"
+        bounds = " in [0, 1]" if head.bounded else ""
+        what = f"a score{bounds}" if count == 1 else f"{count} scores{bounds}"
+        return f"{what}, with {function} after the output layer ({head.reason}), of"
+    labels = ", ".join(head.labels[:_SHOWN]) + (", …" if count > _SHOWN else "")
+    several = ", several for a row" if head.target_kind == LABEL_SET else ""
+    return f"{count} labels{several} ({labels}) of"

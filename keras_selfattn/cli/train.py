@@ -257,7 +257,8 @@ def _model(task: Task, settings: dict[str, Any], start: Path | None, rows: Any) 
         check_start(begun, settings)
     model: Any = task.model(settings, begun)
     if start is not None:
-        console.print(model.start.described(rows.inputs, rows.targets))
+        bounded = getattr(model.config, "bounded", False)
+        console.print(model.start.described(rows.inputs, rows.targets, bounded=bounded))
     return model
 
 

@@ -6,10 +6,11 @@ import keras
 
 from keras_selfattn.files.folder_kinds import holds_pretrained
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
-from keras_selfattn.models.pretrained_folders.folder_head import is_classifier
+from keras_selfattn.models.pretrained_folders.folder_head import holds_scores, is_classifier
 from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.models.saving.saved_file import load_file
 from keras_selfattn.models.text.classifier import TextClassifier
+from keras_selfattn.models.text.regressor import TextRegressor
 
 
 def load(path: str | Path) -> keras.Model:
@@ -18,7 +19,8 @@ def load(path: str | Path) -> keras.Model:
     Args:
         path: the file; a run folder that holds `model.keras`; or a pretrained model's folder of the Hugging
             Face kind, for a `TextClassifier` if its `config.json` names a model "…ForSequenceClassification",
-            and for a `TextEncoder` otherwise (`TextEncoder(start=path)` gives the encoder of either).
+            for a `TextRegressor` if the outputs of that are scores, and for a `TextEncoder` otherwise
+            (`TextEncoder(start=path)` gives the encoder of any).
 
     Raises:
         RunError: if there is no such file, or it cannot be read.
@@ -36,6 +38,16 @@ def load(path: str | Path) -> keras.Model:
     """
     if not holds_pretrained(path):
         return load_file(path)
-    if is_classifier(ModelFolder(path)):
-        return TextClassifier.from_folder(path)
-    return TextEncoder(start=path)
+    return headed_model(path) if is_classifier(ModelFolder(path)) else TextEncoder(start=path)
+
+
+def headed_model(folder: str | Path, *, text_pairs: bool | None = None) -> TextClassifier | TextRegressor:
+    """Return the model of a folder of the Hugging Face kind with its head: of labels, or of scores.
+
+    Args:
+        folder: the folder.
+        text_pairs: as for `TextRegressor.from_folder`.
+    """
+    found = ModelFolder(folder)
+    kind = TextRegressor if is_classifier(found) and holds_scores(found) else TextClassifier
+    return kind.from_folder(folder, text_pairs=text_pairs)

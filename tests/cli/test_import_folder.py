@@ -61,7 +61,7 @@ def test_import_writes_a_run(tmp_path):
         (None, "Nothing is downloaded"),
         ({"architectures": ["BertModel"]}, "`keras-selfattn export` and `embed`, or train a classifier"),
         ({"model_type": "llama"}, "the family 'llama'"),
-        ({"problem_type": "regression"}, "its output is a number"),
+        ({"problem_type": "regression"}, "--text-pairs` or --one-text"),
         ("pickle", "a pickle, which is never opened"),
     ],
 )
@@ -76,3 +76,20 @@ def test_import_refuses_and_writes_nothing(tmp_path, settings, match):
     assert code != 0
     assert match in output
     assert [file.name for file in tmp_path.iterdir()] == ([] if settings is None else ["m"])
+
+
+def test_import_says_what_a_score_is_of_and_how_it_is_bounded(tmp_path):
+    mark = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
+    folder, run = write_classifier(tmp_path / "m", ["score"], **mark), tmp_path / "run"
+    code, output = invoke("import", folder, "--output", run)
+    assert code == 0, output
+    assert "a score, with no function after the output layer (`activation_fn` of `sentence_trans" in output
+    assert "of two texts a row" in output
+    assert f"evaluate {run} labelled.csv --text-pair COLUMN" in output
+    assert read_config(run)["kind"] == "TextRegressor"
+    pairs = [("a good film .", "bad")]
+    wanted = models.TextRegressor.from_folder(folder).predict(pairs, verbose=0)
+    np.testing.assert_allclose(load_run(run).predict(pairs, verbose=0), wanted, atol=1e-6)
+    code, output = invoke("import", folder, "--output", tmp_path / "one", "--one-text")
+    assert code != 0
+    assert "holds a cross-encoder, whose rows are two texts" in output

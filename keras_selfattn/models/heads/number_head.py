@@ -45,6 +45,11 @@ class NumbersHead(Head):
     def state(self) -> dict[str, Any]:
         return {"mean": self.mean, "deviation": self.deviation}
 
+    @property
+    def is_unscaled(self) -> bool:
+        """True if the answers are the output layer's own numbers, as of an imported model."""
+        return not any(self.mean) and set(self.deviation) == {1.0}
+
     @staticmethod
     def read(y: Any) -> list[np.ndarray]:
         return as_numbers(y)

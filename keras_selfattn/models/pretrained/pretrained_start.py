@@ -10,6 +10,8 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads.number_head import NumbersHead
+from keras_selfattn.models.heads.score_heads import BoundedScoreHead
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
     FineTunedScoreConfig,
@@ -26,6 +28,7 @@ from keras_selfattn.models.pretrained_folders.pretrained_config import Pretraine
 from keras_selfattn.models.pretrained_folders.sentence_settings import read_config
 from keras_selfattn.models.pretrained_folders.weights import check_size, copy_weights
 from keras_selfattn.rows.label_names import may_bear_several
+from keras_selfattn.rows.targets import NUMBERS
 
 Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]
 
@@ -129,25 +132,27 @@ class EncoderStart(ABC):
     def copy_head(self, core: keras.Model) -> None:
         """Copy the weights of the head for hidden tokens, if there is one, to that of a core."""
 
-    def described(self, inputs: Sequence[Any], targets: Sequence[Any] = ()) -> str:
+    def described(self, inputs: Sequence[Any], targets: Sequence[Any] = (), *, bounded: bool = False) -> str:
         """Return a line about the copied weights and the pieces of the rows.
 
         Args:
             inputs: the training rows, texts or lists of tokens.
             targets: their labels by name; a list for each row that may have several.
+            bounded: True for a model of scores in [0, 1].
         """
         rows = self._pieces_of(inputs)
         unknown = self.tokenizer.id_in_text(self.tokenizer.settings.unknown)
         pieces, config = np.concatenate(rows), self.encoder_config
+        head = self._head_in_words(targets, bounded=bounded)
         mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
         return (
             f"Beginning with {self.path}: {self.record['kind']}, {config.num_layers} blocks of width "
-            f"{config.width}{self._head_in_words(targets)}; {mean} pieces a {self._kind.subject}, of which "
+            f"{config.width}{head}; {mean} pieces a {self._kind.subject}, of which "
             f"{np.mean(pieces == unknown):.2%} are unknown."
         )
 
-    def _head_in_words(self, targets: Sequence[Any]) -> str:
-        """Return the parts of the start's head that a model of these labels begins with; "" for none."""
+    def _head_in_words(self, targets: Sequence[Any], *, bounded: bool) -> str:
+        """Return the parts of the start's head that a model of these targets begins with; "" for none."""
         return ""
 
     @property
@@ -209,7 +214,7 @@ class PretrainedStart(EncoderStart):
         body = keras.Model(ids, core.get_layer(last).output, name=core.name)
         with self._folder.tensors() as tensors:
             copy_weights(tensors, self._family, body, self.path)
-        if found is not None and head is not None:
+        if found is not None and head is not None and found.target_kind.has_labels:
             order = [found.labels.index(label) for label in head.state["labels"]]
             output = core.get_layer("logits")
             output.set_weights([weight[..., order] for weight in output.get_weights()])
@@ -217,15 +222,25 @@ class PretrainedStart(EncoderStart):
     def has_output_layer_for(self, head: Head) -> bool:
         return self._head_for(head) is not None
 
-    def classifier(self) -> FolderHead:
-        """Return the head of the folder's classifier.
+    def folder_head(self, *, scores: bool) -> FolderHead:
+        """Return the head of the folder's classifier, or of its scores.
 
         Raises:
-            ConfigError: if it has none that can be read; it names the reason.
+            ConfigError: if it has none that can be read, or one of the other kind; it names the reason.
         """
-        if isinstance(self._head, FolderHead):
-            return self._head
-        raise self._head or ConfigError(f"{self.path} was not read as a classifier of texts.")
+        head = self._head
+        if not isinstance(head, FolderHead):
+            raise head or ConfigError(f"{self.path} was not read as a classifier of texts.")
+        if scores != (head.target_kind == NUMBERS):
+            count, model = len(head.labels), "TextClassifier" if scores else "TextRegressor"
+            what = (
+                f"{count} labels" if scores else f"{count} output{'s' * (count > 1)}, a number and no class"
+            )
+            raise ConfigError(
+                f"{self.path} has {what} (id2label and problem_type in config.json). Read it with "
+                f"`{model}.from_folder`."
+            )
+        return head
 
     def copy_head(self, core: keras.Model) -> None:
         if not self.new_head:
@@ -233,19 +248,31 @@ class PretrainedStart(EncoderStart):
                 copy_masked_head(tensors, self._family, core, self.path)
 
     def _head_for(self, wanted: Head) -> FolderHead | None:
-        """Return the folder's head if it has the same labels in any order, and as many of them for a text."""
+        """Return the folder's head if its outputs mean the same as those of a model's head.
+
+        Those are the same labels in any order, and as many of them for a text; or as many scores, in [0, 1]
+        of both, or in no other units than the folder's.
+        """
         head = self._head
         if not isinstance(head, FolderHead) or wanted.target_kind != head.target_kind:
             return None
+        if isinstance(wanted, NumbersHead):
+            same = (
+                len(wanted.mean) == len(head.labels) and isinstance(wanted, BoundedScoreHead) == head.bounded
+            )
+            return head if same and (head.bounded or wanted.is_unscaled) else None
         return head if set(head.labels) == set(wanted.state["labels"]) else None
 
-    def _head_in_words(self, targets: Sequence[Any]) -> str:
-        """Return the parts of the folder's head that a model of these labels begins with."""
+    def _head_in_words(self, targets: Sequence[Any], *, bounded: bool) -> str:
+        """Return the parts of the folder's head that a model of these targets begins with."""
         if self._head is None:
             return ""
         if isinstance(self._head, ConfigError):
             return ", and a new head"
         if issubclass(self._kind, FineTunedScoreConfig):
+            count = len(targets[0]) if len(targets) else 0
+            if bounded and self._head_for(BoundedScoreHead([0.0] * count, [1.0] * count)):
+                return ", and its head for scores in [0, 1]"
             return ", the hidden layer of its head, and a new output layer"
         several = may_bear_several(targets)
         labels = sorted({name for target in targets for name in (target if several else [target])})

@@ -116,7 +116,12 @@ def field_row(effect: Any, names: str, why: str, unless: Any = _unset, of_vector
 _OF_ALL_FAMILIES = (
     field_row(READ, "model_type architectures", "the family, and whether it is a classifier"),
     field_row(READ, "vocab_size max_position_embeddings pad_token_id", "sizes of the tables, id of padding"),
-    field_row(READ, "id2label num_labels problem_type", "labels of a classifier"),
+    field_row(READ, "id2label num_labels problem_type", "labels of a classifier, or scores"),
+    field_row(
+        READ,
+        "sentence_transformers sbert_ce_default_activation_function",
+        "a cross-encoder: rows are two texts; the function after its output layer",
+    ),
     field_row(READ, "tokenizer_class", "if `tokenizer_config.json` names no class"),
     field_row(READ, "tie_word_embeddings", "false: the head for hidden tokens is learned anew"),
     field_row(REFUSED, "is_decoder add_cross_attention is_encoder_decoder", "only encoders can be read"),
@@ -127,8 +132,7 @@ _OF_ALL_FAMILIES = (
     field_row(
         NO_EFFECT,
         "_name_or_path _commit_hash name_or_path transformers_version transformers.js_config "
-        "sbert_ce_default_activation_function label2id sentence_transformers finetuning_task "
-        "task_specific_params model_max_length language",
+        "label2id finetuning_task task_specific_params model_max_length language",
         "where the model comes from, and notes",
     ),
     field_row(
@@ -299,17 +303,19 @@ _SENTENCE_TRANSFORMERS = FileFields(
     (
         field_row(READ, "prompts default_prompt_name", "a default prompt that is not empty is refused"),
         field_row(READ, "truncate_dim", "features that are kept of a vector, after Normalize"),
+        field_row(READ, "activation_fn", "the function after the output layer of a cross-encoder"),
         field_row(
             REFUSED,
             "model_type",
-            'it must be "SentenceTransformer", whose outputs are vectors of texts',
+            'it must be "SentenceTransformer", whose outputs are vectors of texts; of "CrossEncoder" rows '
+            "are two texts",
             among("SentenceTransformer", None),
             True,
         ),
         field_row(
             NO_EFFECT,
-            "similarity_fn_name __version__ requirements activation_fn num_labels",
-            "of comparisons; versions",
+            "similarity_fn_name __version__ requirements num_labels keep_in_fp32_modules",
+            "of comparisons; versions; all is computed in float32",
         ),
     ),
     "warned",

@@ -1,4 +1,4 @@
-"""The head of a folder's classifier of texts: its labels, and the settings of its layers."""
+"""The head of a folder's classifier of texts, or of scores: its outputs, and the settings of its layers."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,36 +7,69 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import is_count
+from keras_selfattn.models.pretrained_folders.cross_encoder import CrossEncoderMark, cross_encoder_mark
 from keras_selfattn.models.pretrained_folders.family import Family, FamilyHead
 from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.rows.label_names import as_names
-from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL, TargetKind
+from keras_selfattn.rows.targets import LABEL_SET, NUMBERS, ONE_LABEL, TargetKind
 
 _CLASSIFIER = "ForSequenceClassification"
 _SEVERAL = "multi_label_classification"
-_PROBLEMS = (None, "single_label_classification", _SEVERAL)
+_REGRESSION = "regression"
+_PROBLEMS = (None, "single_label_classification", _SEVERAL, _REGRESSION)
 # Without names, config.json alone says how many labels there are; a wrong number must not take all memory.
 _MOST_UNNAMED = 100_000
 
 
 @dataclass(frozen=True)
 class FolderHead:
-    """A head as `config.json` describes it.
+    """A head as the files of a folder describe it.
 
     Args:
-        labels: label names in the order of their ids.
-        multi_label: True if a text can have several labels, or none.
+        path: the folder, for messages.
+        labels: label names in the order of their ids; of scores, too, where they count the outputs.
+        target_kind: the kind of its targets, as that of a model's head: `NUMBERS` for scores.
         settings: fields of `FineTunedConfig`.
+        mark: of a cross-encoder, whose rows are pairs of texts; None if no field says so.
+        activation: of scores, "sigmoid" or "identity".
+        reason: the field that says so, and its file.
     """
 
+    path: str
     labels: list[str]
-    multi_label: bool
+    target_kind: TargetKind
     settings: Mapping[str, Any]
+    mark: CrossEncoderMark | None = None
+    activation: str = ""
+    reason: str = ""
 
     @property
-    def target_kind(self) -> TargetKind:
-        """The kind of its targets, as that of a model's head."""
-        return LABEL_SET if self.multi_label else ONE_LABEL
+    def bounded(self) -> bool:
+        """True for scores in [0, 1]."""
+        return self.activation == "sigmoid"
+
+    def reads_pairs(self, asked: bool | None) -> bool:
+        """Return True if a row is two texts.
+
+        Args:
+            asked: True or False as somebody says it, None for what the folder says. One with labels and
+                without a mark reads one text.
+
+        Raises:
+            ConfigError: if the folder contradicts it, and for scores if nobody says it.
+        """
+        if self.mark is not None and asked is False:
+            raise ConfigError(
+                f"{self.path} holds a cross-encoder, whose rows are two texts ({self.mark.place}). Leave "
+                "`text_pairs=False` (--one-text) out."
+            )
+        if self.mark is None and asked is None and self.target_kind == NUMBERS:
+            raise ConfigError(
+                f"The files of {self.path} do not say if its score is of one text or of two. Say it, with "
+                f"`keras-selfattn import {self.path} --text-pairs` or --one-text; in Python with "
+                "`text_pairs` of `TextRegressor.from_folder`."
+            )
+        return self.mark is not None if asked is None else asked
 
 
 def is_classifier(folder: ModelFolder) -> bool:
@@ -49,12 +82,17 @@ def is_classifier(folder: ModelFolder) -> bool:
     return _architecture(folder).endswith(_CLASSIFIER) and not pooled
 
 
+def holds_scores(folder: ModelFolder) -> bool:
+    """Return True if the outputs of a folder's classifier are numbers: a regression, or one output alone."""
+    return folder.config.get("problem_type") == _REGRESSION or len(_labels(folder)) == 1
+
+
 def read_head(folder: ModelFolder, family: Family) -> FolderHead:
-    """Return the head of a folder's classifier.
+    """Return the head of a folder's classifier, or of its scores.
 
     Raises:
-        ConfigError: for a model without such a head, one whose outputs are numbers, and labels that are not
-            names.
+        ConfigError: for a model without such a head, labels that are not names, and a function after the
+            output layer that cannot be read.
     """
     if not is_classifier(folder):
         raise ConfigError(
@@ -64,14 +102,50 @@ def read_head(folder: ModelFolder, family: Family) -> FolderHead:
             f"`keras-selfattn train TABLE --from {folder.path}`."
         )
     problem = folder.config.get("problem_type")
-    labels = _labels(folder)
-    if problem not in _PROBLEMS or len(labels) < 2:
-        what = "one label" if problem in _PROBLEMS else f"problem_type {problem!r}"
+    if problem not in _PROBLEMS:
+        known = ", ".join(each for each in _PROBLEMS if each is not None)
         raise ConfigError(
-            f"{folder.path} has {what} in config.json: its output is a number, such as a score, and no "
-            "probabilities of classes. Only classifiers with two labels or more can be read."
+            f"{folder.path} has problem_type {problem!r} in config.json. Those that can be read are {known}."
         )
-    return FolderHead(labels, problem == _SEVERAL, _settings(folder.config, family.head))
+    labels, mark = _labels(folder), cross_encoder_mark(folder)
+    settings = _settings(folder.config, family.head)
+    if holds_scores(folder):
+        activation, reason = _of_scores(folder, mark, len(labels))
+        return FolderHead(str(folder.path), labels, NUMBERS, settings, mark, activation, reason)
+    kind = LABEL_SET if problem == _SEVERAL else ONE_LABEL
+    _check_classes(folder, kind, mark)
+    return FolderHead(str(folder.path), labels, kind, settings, mark)
+
+
+def _of_scores(folder: ModelFolder, mark: CrossEncoderMark | None, count: int) -> tuple[str, str]:
+    """Return the function that follows the scores' logits, and the reason for it.
+
+    Where no field names one, it is that of sentence-transformers and of the pipelines of transformers.
+    """
+    if mark is not None and mark.activation == "softmax":
+        raise ConfigError(
+            f"{folder.path}: {mark.place} is a softmax, but its outputs are scores. Scores with a sigmoid or "
+            "without a function can be read."
+        )
+    if mark is not None and mark.activation is not None:
+        return mark.activation, mark.place
+    if mark is not None:
+        chosen = "sigmoid" if count == 1 else "identity"
+        return chosen, "sentence-transformers' default; no field names a function"
+    if folder.config.get("problem_type") == _REGRESSION:
+        return "identity", "`problem_type` of config.json"
+    return "sigmoid", "the default of transformers' pipelines; no field names a function"
+
+
+def _check_classes(folder: ModelFolder, kind: TargetKind, mark: CrossEncoderMark | None) -> None:
+    """Raise ConfigError for a function of a cross-encoder that contradicts the probabilities of labels."""
+    fitting = {None, "identity", "sigmoid" if kind == LABEL_SET else "softmax"}
+    if mark is not None and mark.activation not in fitting:
+        problem = folder.config.get("problem_type")
+        raise ConfigError(
+            f"{folder.path}: {mark.place} is a {mark.activation}, which does not fit the problem_type "
+            f"{problem!r} of config.json: a sigmoid is of {_SEVERAL}, a softmax of all others."
+        )
 
 
 def _settings(config: Mapping[str, Any], head: FamilyHead) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, 
 from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.text.text_or_pairs import TextOrPairs
+from keras_selfattn.rows.targets import LABEL_SET
 
 Tensor = Any
 
@@ -175,7 +176,9 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
             self._assemble(class_head(labels, multi_label=multi_label))
 
     @classmethod
-    def from_folder(cls, folder: str | Path, *, text_pairs: bool = False, **kwargs: Any) -> "TextClassifier":
+    def from_folder(
+        cls, folder: str | Path, *, text_pairs: bool | None = None, **kwargs: Any
+    ) -> "TextClassifier":
         """Return the classifier of a folder of the Hugging Face kind, with its head; it needs no training.
 
         The folder is one that `TextEncoder` reads, and its `config.json` names a model
@@ -185,14 +188,14 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
 
         Args:
             folder: the folder.
-            text_pairs: True for a cross-encoder, whose rows are two texts: a premise and a hypothesis. The
-                folder does not say it.
+            text_pairs: True if a row is two texts, such as a premise and a hypothesis; None for what the
+                folder says, which is two of a cross-encoder of sentence-transformers, and one of all others.
             kwargs: of `keras.Model`, such as `dtype`.
 
         Raises:
             RunError: if the folder or one of its files is missing or broken.
-            ConfigError: for what cannot be read: an encoder without such a head, an output that is a number,
-                and weights that do not fit; it names all of them.
+            ConfigError: for what cannot be read: an encoder without such a head, an output that is a number
+                (see `TextRegressor.from_folder`), and weights that do not fit; it names all of them.
 
         Example (of a folder that `transformers` has saved):
 
@@ -200,9 +203,15 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
             model.predict(["a good film"])
         """
         begun = PretrainedStart(folder)
-        head = begun.classifier()
-        settings = {"vocabulary": begun.vocabulary, "labels": head.labels, "multi_label": head.multi_label}
-        model = cls(begun.config({"wide": False}), text_pairs=text_pairs, **settings, **kwargs)
+        head = begun.folder_head(scores=False)
+        model = cls(
+            begun.config({"wide": False}),
+            vocabulary=begun.vocabulary,
+            labels=head.labels,
+            multi_label=head.target_kind == LABEL_SET,
+            text_pairs=head.reads_pairs(text_pairs),
+            **kwargs,
+        )
         begun.copy_to(model.core, model.head)
         model.start = begun
         return model

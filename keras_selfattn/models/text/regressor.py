@@ -18,7 +18,7 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedScoreConfig
-from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
@@ -98,6 +98,49 @@ class TextRegressor(TextModel):
                 self.wide = NGramLogits(wide_features, len(head.mean), False, name="wide")
             self._assemble(head)
 
+    @classmethod
+    def from_folder(
+        cls, folder: str | Path, *, text_pairs: bool | None = None, **kwargs: Any
+    ) -> "TextRegressor":
+        """Return the model of a folder of the Hugging Face kind that gives scores; it needs no training.
+
+        The folder is one that `TextClassifier.from_folder` reads, but its outputs are numbers: one alone, or
+        the `problem_type` of its `config.json` is "regression". The scores are those of
+        sentence-transformers' `CrossEncoder.predict`: with `bounded` after a sigmoid, as the folder says.
+        Where it does not say it, a regression has none, any other single output has one. `fit` trains it
+        further, without scaling to the targets.
+
+        Args:
+            folder: the folder.
+            text_pairs: True if a row is two texts, False if it is one; None for what the folder says, which
+                is two of a cross-encoder of sentence-transformers.
+            kwargs: of `keras.Model`, such as `dtype`.
+
+        Raises:
+            RunError: if the folder or one of its files is missing or broken.
+            ConfigError: for what cannot be read, as of `TextClassifier.from_folder`; for a function after the
+                output layer other than a sigmoid; and if nobody says how many texts a row is.
+
+        Example (of a folder that sentence-transformers has saved):
+
+            model = TextRegressor.from_folder("path/to/ms-marco-MiniLM-L6-v2")
+            model.predict([("how many live in Berlin", "Berlin has 3.5 million inhabitants.")])
+        """
+        begun = PretrainedStart(folder, FineTunedScoreConfig)
+        head = begun.folder_head(scores=True)
+        count = len(head.labels)
+        model = cls(
+            begun.config({"wide": False, "bounded": head.bounded}),
+            vocabulary=begun.vocabulary,
+            mean=[0.0] * count,
+            deviation=[1.0] * count,
+            text_pairs=head.reads_pairs(text_pairs),
+            **kwargs,
+        )
+        begun.copy_to(model.core, model.head)
+        model.start = begun
+        return model
+
     def advised_training(self, rows: int) -> dict[str, Any]:
         advised = super().advised_training(rows)
         return {name: value for name, value in advised.items() if name != "label_smoothing"}
@@ -107,10 +150,15 @@ class TextRegressor(TextModel):
         return {"wide path": f"a {kind} regression of hashed n-grams"} if self.config.wide else {}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Return the mean of the training targets, and the predictions of the wide path alone, if any."""
+        """Return the mean of the training targets, and the predictions of the wide path alone, if any.
+
+        Of an imported model there are none.
+        """
         inputs = self.read_inputs(x)
         head = cast(NumbersHead, self.head)
-        found = {"mean of training": np.tile(np.asarray(head.mean), (len(inputs), 1))}
+        # An imported model knows no targets of a training.
+        mean = np.tile(np.asarray(head.mean), (len(inputs), 1))
+        found = {} if head.is_unscaled else {"mean of training": mean}
         wide = self._side_inputs(inputs, training=False)
         if wide is None:
             return found

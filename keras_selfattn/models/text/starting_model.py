@@ -113,7 +113,7 @@ class StartingModel:
                 if layer.name != TYPES_LAYER or layer.name in known:
                     encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
-    def described(self, texts: Sequence[str], _targets: Sequence[Any] = ()) -> str:
+    def described(self, texts: Sequence[str], _targets: Sequence[Any] = (), **_of_head: Any) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(math.prod(weight.shape) for weight in weights)

@@ -127,9 +127,12 @@ def test_labels_without_names_are_numbered(tmp_path, settings, labels):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"problem_type": "regression"}, "problem_type 'regression' .* output is a number"),
-        ({"problem_type": "other"}, "problem_type 'other'"),
-        ({"id2label": {"0": "score"}}, "has one label in config.json: its output is a number"),
+        (
+            {"problem_type": "regression"},
+            "has 3 outputs, a number and no class .* `TextRegressor.from_fol",
+        ),
+        ({"problem_type": "other"}, "problem_type 'other' in config.json. Those that can be read are"),
+        ({"id2label": {"0": "score"}}, "has 1 output, a number and no class .* `TextRegressor.from_folder`"),
         (
             {"id2label": {"0": "a", "2": "b"}},
             "each id, from 0 on, .* another id, such as '2'; the id 1 is missing",
@@ -247,11 +250,13 @@ def test_for_other_labels_it_begins_with_the_hidden_layer(tmp_path, targets, sev
     assert "a new output layer for other labels than its own" in model.start.described(TEXTS, targets)
 
 
-def test_a_score_begins_a_new_head(tmp_path):
+def test_labels_begin_with_the_hidden_layer_of_a_score(tmp_path):
     model = models.TextClassifier(start=write_classifier(tmp_path / "m", ["score"]))
-    assert model.config.hidden_head is None
-    assert "and a new head;" in model.start.described(TEXTS, ["+", "-", "+", "-"])
-    model.adapt(TEXTS, ["+", "-", "+", "-"])
+    assert model.config.hidden_head == "tanh"
+    targets = ["+", "-", "+", "-"]
+    assert "the hidden layer of its head, and a new output layer" in model.start.described(TEXTS, targets)
+    model.adapt(TEXTS, targets)
+    assert not head_weights(model)["logits"][1].any()  # the biases of a new layer
 
 
 @pytest.mark.slow

@@ -196,13 +196,18 @@ OF_FAMILIES = {
     "distilbert": ("DistilBertConfig", {"dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40}),
     "electra": ("ElectraConfig", {**SIZES, "embedding_size": 10}),
 }
+ENDS = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
+OF_CROSS_ENCODERS = {
+    "roberta": ("RobertaConfig", {**SIZES, **ENDS, "max_position_embeddings": 64}),
+    "modernbert": ("ModernBertConfig", {**SIZES, **ENDS, "max_position_embeddings": 64}),
+}
 SENTENCES = ["a good film.", "", "Badly the FILMS", "good new " * 80, "élan 東京 [MASK] bad"]
 
 
 def saved_model(folder, family="bert", kind="AutoModel", **settings):
     """Writes a model of transformers with its tokenizer."""
     torch.manual_seed(0)
-    name, sizes = OF_FAMILIES[family]
+    name, sizes = {**OF_FAMILIES, **OF_CROSS_ENCODERS}[family]
     config = getattr(transformers, name)(**sizes, vocab_size=ROWS, **settings)
     model = getattr(transformers, kind).from_config(config).eval()
     with torch.no_grad():
@@ -327,3 +332,36 @@ def test_activations_of_a_head_are_those_of_transformers(tmp_path, activation):
         logits = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
     found = models.TextClassifier.from_folder(tmp_path).predict(texts, verbose=0)
     np.testing.assert_allclose(found, torch.softmax(logits, dim=-1).numpy(), atol=1e-5)
+
+
+PAIRS = [("a good film.", "bad"), ("", "the films"), ("bad", ""), ("good new " * 30, "the film is bad " * 25)]
+
+
+@pytest.mark.parametrize(
+    ("family", "outputs", "activation"),
+    [
+        ("bert", 1, "Sigmoid"),
+        ("bert", 3, "Identity"),
+        ("electra", 1, "Identity"),
+        ("roberta", 1, None),
+        ("modernbert", 1, "Identity"),
+    ],
+)
+def test_scores_of_a_cross_encoder_are_those_of_sentence_transformers(tmp_path, family, outputs, activation):
+    peer = pytest.importorskip("sentence_transformers")
+    base = saved_model(tmp_path / "base", family, "AutoModelForSequenceClassification", num_labels=outputs)
+    function = None if activation is None else getattr(torch.nn, activation)()
+    theirs = peer.CrossEncoder(str(base), device="cpu", activation_fn=function)
+    theirs.save(str(tmp_path / "m"))
+    # Labels have probabilities here; sentence-transformers gives them where it is asked.
+    wanted = theirs.predict(PAIRS, apply_softmax=outputs > 1).reshape(len(PAIRS), outputs)
+    model = models.load(tmp_path / "m")
+    assert model.text_pairs
+    found = model.predict(PAIRS, verbose=0)
+    np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=1e-5)
+    if outputs == 1:
+        documents = [text for pair in PAIRS for text in pair]
+        ranked = theirs.rank("a good film", documents)
+        scores = model.predict([("a good film", each) for each in documents], verbose=0)[:, 0]
+        assert np.argsort(-scores, kind="stable").tolist() == [each["corpus_id"] for each in ranked]
+        np.testing.assert_allclose(np.sort(scores)[::-1], [each["score"] for each in ranked], atol=1e-5)
