@@ -673,5 +673,14 @@ def test_evaluate_reads_the_file_as_training_did_and_other_forms_too(trained):
     assert done.exit_code == 0, done.output
     assert "Read " in done.output
     assert "span F1" in done.output
+    (folder / "p.jsonl").write_text(PRODIGY)
+    (folder / "s.json").write_text(STUDIO)
+    (folder / "brat").mkdir()
+    (folder / "brat" / "a.txt").write_text("Ada met Bob.")
+    (folder / "brat" / "a.ann").write_text("T1\tPER 0 3\tAda\n")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*: left out: ")
+        forms = [("p.jsonl", {}), ("s.json", {"offsets": "characters"}), ("brat", {"skip_unfit_texts": True})]
+        assert [len(rows_for_run(folder / "run", folder / name, given)) for name, given in forms] == [2, 3, 1]
     (folder / "names.conll").write_text("Ada\tB-PER\n")
     assert rows_for_run(folder / "run", folder / "names.conll", {}).targets == [["B-PER"]]
