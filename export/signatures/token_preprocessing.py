@@ -17,7 +17,7 @@ from keras_selfattn.models.vocabulary import PADDING_ID
 from keras_selfattn.serving.wire.signature_names import SPANS, TEXT
 
 from ..portable.tokenizer_export import token_files
-from .answers import raw_answers
+from .answers import Labelling, raw_answers
 from .model_signatures import Graphs, Signature
 from .raw_front import RawFront, front_of
 from .trial_requests import TEXTS, Request, in_batches, strings
@@ -62,6 +62,8 @@ class TokenFront(RawFront):
         return {"explain": explain, **self._spans(graphs, requests, real=real)}
 
     def _spans(self, graphs: Graphs, requests: Sequence[Request], *, real: bool) -> dict[str, Signature]:
+        if not isinstance(self._answers, Labelling):  # of a head of somebody else's
+            return {}
         texts = self.text_requests()
         if real:
             texts[0] = {

@@ -320,7 +320,7 @@ def _rows_of(values: Inputs | Texts) -> Inputs:
 def _texts_of(values: Any) -> list[str]:
     """Return texts as a list of str, from which spans are cut; bytes are read as UTF-8, as the graph does."""
     if isinstance(values, Mapping):
-        raise InvalidInputError(f"texts must be a list of str. Received a {type(values).__name__}")
+        raise InvalidInputError(f"texts must be a list of str. Received {cast(Any, values)!r:.60}")
     found: list[str] = []
     rows: Any = _rows_of(values)
     for number, text in enumerate(rows):

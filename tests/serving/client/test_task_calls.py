@@ -270,7 +270,7 @@ def test_spans_that_are_none_of_their_text_are_malformed(stock_server, connect, 
         ("Ada", "pass a list"),
         ([["Ada"]], r"text 0 .* is not a str. Received \['Ada'\]"),
         (["a", None], r"text 1 .* is not a str"),
-        ({"text": ["Ada"]}, "must be a list of str. Received a dict"),
+        ({"text": ["Ada"]}, "must be a list of str. Received {'text'"),
         (["\ud800"], "input 'text'"),
     ],
 )
