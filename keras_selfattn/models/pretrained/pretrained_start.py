@@ -136,7 +136,7 @@ class EncoderStart(ABC):
         """Return a line about the copied weights and the pieces of the rows.
 
         Args:
-            inputs: the training rows, texts or lists of tokens.
+            inputs: the training rows: texts, pairs of texts, or lists of tokens.
             targets: their labels by name; a list for each row that may have several.
             bounded: True for a model of scores in [0, 1].
         """
@@ -144,10 +144,11 @@ class EncoderStart(ABC):
         unknown = self.tokenizer.id_in_text(self.tokenizer.settings.unknown)
         pieces, config = np.concatenate(rows), self.encoder_config
         head = self._head_in_words(targets, bounded=bounded)
+        subject = "pair" if isinstance(inputs[0], tuple) else self._kind.subject
         mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
         return (
             f"Beginning with {self.path}: {self.record['kind']}, {config.num_layers} blocks of width "
-            f"{config.width}{head}; {mean} pieces a {self._kind.subject}, of which "
+            f"{config.width}{head}; {mean} pieces a {subject}, of which "
             f"{np.mean(pieces == unknown):.2%} are unknown."
         )
 
@@ -160,7 +161,9 @@ class EncoderStart(ABC):
         return self._kind is FineTunedTokenConfig
 
     def _pieces_of(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Return the ids of the pieces of each text or token."""
+        """Return the ids of the pieces of each text, pair of texts, or token."""
+        if isinstance(inputs[0], tuple):
+            return [row[:, 0] for row in self.tokenizer.rows_of_pairs(inputs)[0]]
         if not self._of_tokens:
             return self.tokenizer.rows(inputs)[0]
         of_words = WordPieces(self.tokenizer).of_words({token for row in inputs for token in row})

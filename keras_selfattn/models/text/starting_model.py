@@ -113,10 +113,12 @@ class StartingModel:
                 if layer.name != TYPES_LAYER or layer.name in known:
                     encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
-    def described(self, texts: Sequence[str], _targets: Sequence[Any] = (), **_of_head: Any) -> str:
+    def described(self, texts: Sequence[Any], _targets: Sequence[Any] = (), **_of_head: Any) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(math.prod(weight.shape) for weight in weights)
+        # Both of a pair.
+        texts = [text for row in texts for text in (row if isinstance(row, tuple) else (row,))]
         config = dataclasses.replace(self.config(None), min_count=1, vocabulary_size=2**31 - 1)
         tokens = set(learn_vocabulary(config, texts)[0])
         unknown = len(tokens - set(self.vocabulary))

@@ -163,7 +163,9 @@ def test_a_score_is_saved_and_one_in_bounds_is_trained_further(tmp_path):
     targets = [np.array([each]) for each in (0.0, 1.0, 0.5)]
     further.adapt(PAIRS, targets)
     np.testing.assert_allclose(further.predict(PAIRS, verbose=0), wanted, atol=1e-6)
-    assert "and its head for scores in [0, 1];" in further.start.described(PAIRS, targets, bounded=True)
+    said = further.start.described(PAIRS, targets, bounded=True)
+    # Of 8, 9 and 5 pieces, special ones included.
+    assert "and its head for scores in [0, 1]; 7 pieces a pair, of which 0.00% are unknown" in said
     assert "and a new output layer;" in further.start.described(PAIRS, targets)
 
 

@@ -296,6 +296,7 @@ def test_what_is_taken_is_said_with_what_is_not_known(counted):
     weights = [w for name in BODY for w in counted.model.core.get_layer(name).trainable_weights]
     numbers = sum(np.size(weight) for weight in weights)
     said = model.start.described(["one two dozen", "One score"])
+    assert model.start.described([("one two dozen", "One score")]) == said  # both texts of a pair
     assert said.endswith(f"{numbers:,} numbers; of 4 different words of the rows it does not know 2.")
 
 
