@@ -120,7 +120,10 @@ def _annotated(
     """Return a row with the spans of its text in doccano's form."""
     ((name, text),), column = row.items(), options["column"]
     found = column if column in record else name if name in record else next(iter(record))
-    return annotated_record(record, found, text, doccano_spans(text, answer, options["offsets"]))
+    try:
+        return annotated_record(record, found, text, doccano_spans(text, answer, options["offsets"]))
+    except DataError as error:
+        raise DataError(f"The row with the text {text!r:.60} cannot be written: {error}.") from None
 
 
 def write(stream: TextIO, answers: Iterable[Answer], form: str) -> None:

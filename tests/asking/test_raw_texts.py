@@ -77,6 +77,9 @@ def test_texts_are_tokens_unless_the_signature_says_otherwise(query):
 def test_a_file_that_does_not_tell_is_refused(query):
     done, _ = query(name="in.csv", content="review\nADA wrote\n")
     assert (done.exit_code, "--signature spans for raw texts" in " ".join(done.output.split())) == (1, True)
+    done, _ = query(name="in.csv", content="text,label\nADA,+\n")
+    told = "The row with the text 'ADA' cannot be written: it has a column 'label', '+'"
+    assert (done.exit_code, told in " ".join(done.output.split())) == (1, True)
     done, _ = query("a", "--offsets", "utf-16")
     assert (done.exit_code, "these answers are none" in " ".join(done.output.split())) == (1, True)
 
