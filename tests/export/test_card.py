@@ -59,8 +59,12 @@ def _tasks_of(kind):
     """The tasks that a class of models has in the card: its kind of rows, and those of its heads."""
     if issubclass(kind, Classifier):
         heads = (ClassHead, MultiLabelHead)
-    else:  # an encoder is not trained, and makes its head itself
-        heads = (VectorHead if kind is models.TextEncoder else kind.head_type(None, []),)
+    elif kind is models.TextEncoder:  # it is not trained, and makes its head itself
+        heads = (VectorHead,)
+    elif kind is models.TextRegressor:  # its settings decide; the task is the same
+        heads = (models.TextRegressor().head_type([]),)
+    else:
+        heads = (kind.head_type(None, []),)
     # The first rows of a model of texts decide if they are two.
     rows = (TEXTS, TEXT_PAIRS) if issubclass(kind, TextOrPairs) else (kind.row_kind,)
     return {f"{each.subject}-{head.task}" for each in rows for head in heads}

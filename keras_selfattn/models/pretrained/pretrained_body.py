@@ -69,7 +69,9 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordToke
         dtype=policy,
         name="embedding",
     )
-    x = embedding(ids) if len(ids.shape) == 2 else embedding(ids[..., 0], types=ids[..., 1])
+    ids, types = (ids, None) if len(ids.shape) == 2 else (ids[..., 0], ids[..., 1])
+    # With one type, all tokens have it, whatever the tokenizer writes.
+    x = embedding(ids) if types is None or config.token_types < 2 else embedding(ids, types=types)
     return layers.Encoder(
         config.num_layers,
         config.num_heads,

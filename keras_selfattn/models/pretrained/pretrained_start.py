@@ -212,8 +212,8 @@ class PretrainedStart(EncoderStart):
         normal = "hidden_norm" if self._fields.get("hidden_norm") else "hidden_head"
         last = "logits" if found else normal if hidden else "encoder"
         ids: Any = core.get_layer("embedding").input
-        # Of pairs of texts it takes the types of tokens, too.
-        ids = core.inputs[0] if isinstance(ids, list | tuple | dict) else ids
+        if isinstance(ids, list | tuple | dict):  # of pairs of texts: ids and types, of one input
+            ids = core.inputs[0]
         body = keras.Model(ids, core.get_layer(last).output, name=core.name)
         with self._folder.tensors() as tensors:
             copy_weights(tensors, self._family, body, self.path)

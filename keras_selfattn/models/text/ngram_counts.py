@@ -16,7 +16,6 @@ from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import BUCKETS, ngram_ids
 from keras_selfattn.models.text.pair_ngrams import pair_ngram_ids
 from keras_selfattn.models.vocabulary import as_strings, chunks
-from keras_selfattn.rows.text_pairs import TextPair
 
 # The most bytes of the weights: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000
@@ -40,7 +39,7 @@ class Counts(NamedTuple):
     texts: int
 
     @classmethod
-    def of(cls, config: TextConfig, texts: Sequence[str] | Sequence[TextPair]) -> "Counts":
+    def of(cls, config: TextConfig, texts: Sequence[Any]) -> "Counts":
         rows, ids, counts = (np.concatenate(each) for each in zip(*counted(config, texts), strict=True))
         return cls(rows, ids, counts, len(texts))
 
@@ -63,9 +62,7 @@ class Counts(NamedTuple):
         return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
 
 
-def counted(
-    config: TextConfig, texts: Sequence[str] | Sequence[TextPair]
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def counted(config: TextConfig, texts: Sequence[Any]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, for rows in chunks, rows (from 0), ids and counts of the n-grams in each, once each."""
     start = 0
     for chunk in chunks(texts, _CHUNK, _CHARACTERS):
@@ -86,9 +83,7 @@ def _traced(config: TextConfig, texts: int) -> Any:
     return tf.function(lambda *strings: ids(config, *strings), input_signature=specs, autograph=False)
 
 
-def wide_logits(
-    layer: NGramLogits, config: TextConfig, texts: Sequence[str] | Sequence[TextPair]
-) -> np.ndarray:
+def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[Any]) -> np.ndarray:
     """Return the layer's logits for texts, or pairs, float32 `[B, classes]`, many at a time."""
     features = Features(np.asarray(layer.keys), np.asarray(layer.idf))
     kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)

@@ -21,7 +21,6 @@ from keras_selfattn.models.text.ngram_counts import Counts
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import BUCKETS
 from keras_selfattn.models.vocabulary import characters_of
-from keras_selfattn.rows.text_pairs import TextPair
 
 # The most characters of all texts for the fit: a character makes about four n-grams of some 50 bytes each.
 _MOST_CHARACTERS = 50_000_000
@@ -46,7 +45,7 @@ class _Linear(NamedTuple):
 
 def fitted(
     config: TextConfig,
-    texts: Sequence[str] | Sequence[TextPair],
+    texts: Sequence[Any],
     targets: np.ndarray,
     classes: int,
     weights: np.ndarray | None = None,

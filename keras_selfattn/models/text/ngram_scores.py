@@ -18,7 +18,6 @@ from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.ngram_counts import Counts
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.vocabulary import characters_of
-from keras_selfattn.rows.text_pairs import TextPair
 
 # As for labels: a character makes about four n-grams of some 50 bytes each.
 _MOST_CHARACTERS = 50_000_000
@@ -34,7 +33,7 @@ Fit = Callable[[Any, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarra
 
 def fitted(
     config: TextConfig,
-    texts: Sequence[str] | Sequence[TextPair],
+    texts: Sequence[Any],
     targets: np.ndarray,
     weights: np.ndarray | None = None,
     *,

@@ -145,7 +145,7 @@ def split_pairs(config: TextConfig, first: Tensor, second: Tensor) -> PairTokens
     read = [split(config, texts) for texts in (first, second)]
     counts = [each.row_lengths() for each in read]  # [B] each
     most = config.max_tokens - 1
-    kept = pair_shares(*counts, most)
+    kept = pair_shares(counts[0], counts[1], most)
     parts = [
         first_of_rows(each.flat_values, each.row_splits, some) for each, some in zip(read, kept, strict=True)
     ]
