@@ -91,12 +91,13 @@ def read_table(
         records = _with_lists(file, label, label_separator, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
         labels: Sequence[Any] = _label_lists(file, label, label_separator, records)
-        several = True
+        several, note = True, ""
     else:
-        labels, several = _labels(file, label, records), False
+        names = _labels(file, label, records)
+        labels, several, note = names, False, _note_of_numbers(names)
     kind = TEXTS if text_pair is None else TEXT_PAIRS
     kinds = {"kind": kind, "target_kind": LABEL_SET if several else ONE_LABEL}
-    return LabelledRows(inputs, labels, str(file), [line for line, _ in records], **kinds)
+    return LabelledRows(inputs, labels, str(file), [line for line, _ in records], note=note, **kinds)
 
 
 def _table_records(file: Path, columns: tuple[str, str | None, str], **form: Any) -> list[Record]:

@@ -126,9 +126,8 @@ def _is_pair(row: Any) -> bool:
 
 def _refuse_pairs(server: ServerRef, inputs: Any, name: str, alias: str) -> None:
     """Refuse pairs of texts for a model that takes one text a row."""
-    rows: Any = inputs if isinstance(inputs, list | tuple) else ()
-    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
-        rows = inputs
+    listed = isinstance(inputs, list | tuple) or (isinstance(inputs, np.ndarray) and inputs.ndim == 2)
+    rows: Sequence[Any] = cast("Sequence[Any]", inputs if listed else [])
     if len(rows) and _is_pair(rows[0]):
         raise server.refused(
             f"signature {name!r} takes one text a row, {alias!r}. Row 0 is a pair of texts, "
