@@ -178,3 +178,25 @@ def test_a_score_without_bounds_begins_with_the_hidden_layer(tmp_path):
     hidden, wanted = (each.core.get_layer("hidden_head").get_weights() for each in (model, of_folder))
     np.testing.assert_array_equal(hidden[0], wanted[0])
     assert not model.core.get_layer("logits").get_weights()[1].any()
+
+
+@pytest.mark.process
+def test_the_path_from_a_folder_to_ranked_documents(tmp_path):
+    from keras_selfattn.export import export_saved_model
+    from keras_selfattn.serving.client import Client
+    from keras_selfattn.serving.server import Server, ServerConfig
+
+    tensors = classifier_weights(BERT, 1)
+    model = models.load(write(tmp_path / "m", files=newest(activation_fn=SIGMOID), tensors=tensors))
+    export_saved_model(model, tmp_path / "ranker")
+    wanted = sigmoid(logits_of_pairs(tensors))[:, 0]
+    with (
+        Server(ServerConfig("ranker", tmp_path / "ranker", port=0)) as server,
+        Client(server.target, model="ranker") as client,
+    ):
+        np.testing.assert_allclose(client.score(PAIRS), wanted, atol=1e-5)
+        query, documents = PAIRS[0][0], ["good film", PAIRS[0][1], "the"]
+        ranked = client.rank(query, documents)
+    scores = model.predict([(query, document) for document in documents], verbose=0)[:, 0]
+    assert [each.index for each in ranked] == np.argsort(-scores, kind="stable").tolist()
+    np.testing.assert_allclose([each.score for each in ranked], np.sort(scores)[::-1], atol=1e-5)
