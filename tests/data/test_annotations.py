@@ -72,7 +72,8 @@ class TestForms:
         assert (rows.where, said) == ([1, 2, 3], [])
         assert rows.note.endswith(
             "d.jsonl (doccano): 3 texts with 3 spans of 3 labels: MISC, ORG, PERSON. The trained model takes "
-            "tokens: split texts as they were here, by keras_selfattn.rows.text_tokens.split_text."
+            "such texts: predict and query --file read a column text, or a .txt, and write spans. As tokens "
+            "they are split by keras_selfattn.rows.text_tokens.split_text."
         )
 
     def test_doccano_with_relations(self, write):
