@@ -92,7 +92,7 @@ def test_a_file_for_another_runtime_takes_ids_and_types(tmp_path):
     made = models.TextClassifier(small, **settings)
     path = export.export_portable(made, tmp_path, "litert")
     card = json.loads((path / "assets.extra/model_card.json").read_text())
-    assert [each["name"] for each in card["signatures"]["serving_default"]["inputs"]] == ["ids", "types"]
+    assert sorted(card["signatures"]["serving_default"]["inputs"]) == ["ids", "types"]
     examples = json.loads((path / "tokenizer_examples.json").read_text())
     pairs = [(each["text"], each["text_pair"]) for each in examples]
     for row, each in zip(made._features(pairs), examples, strict=True):
