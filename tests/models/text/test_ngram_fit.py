@@ -84,7 +84,7 @@ def test_ngrams_are_words_pairs_gaps_and_pieces(text):
 
 
 def test_counts_come_in_chunks_as_one_by_one(monkeypatch):
-    monkeypatch.setattr("keras_selfattn.models.text.ngrams._CHUNK", 5)
+    monkeypatch.setattr("keras_selfattn.models.text.ngram_counts._CHUNK", 5)
     rows, ids, counts = (np.concatenate(each) for each in zip(*counted(CONFIG, TEXTS[:12]), strict=True))
     for row, text in enumerate(TEXTS[:12]):
         of_row = dict(zip(ids[rows == row].tolist(), counts[rows == row].tolist(), strict=True))

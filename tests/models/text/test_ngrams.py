@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn import models
-from keras_selfattn.models.text import ngrams
 from keras_selfattn.models.text.ngram_counts import counted
 from keras_selfattn.models.text.ngrams import ngram_ids
 
@@ -18,7 +17,7 @@ def test_a_word_of_a_megabyte_is_cut_up_as_far_as_a_long_word():
 def test_long_texts_are_counted_a_few_at_a_time(monkeypatch):
     texts = ["a good film " * 3, "bad", "fine " * 4, "so so"]
     together = [np.concatenate(each) for each in zip(*counted(CONFIG, texts), strict=True)]
-    monkeypatch.setattr(ngrams, "_CHARACTERS", 30)
+    monkeypatch.setattr("keras_selfattn.models.text.ngram_counts._CHARACTERS", 30)
     apart = list(counted(CONFIG, texts))
     assert len(apart) == 2, "the first text alone, then as many as have 30 characters together"
     for wanted, found in zip(together, zip(*apart, strict=True), strict=True):
