@@ -144,7 +144,7 @@ class EncoderStart(ABC):
         unknown = self.tokenizer.id_in_text(self.tokenizer.settings.unknown)
         pieces, config = np.concatenate(rows), self.encoder_config
         head = self._head_in_words(targets, bounded=bounded)
-        subject = "pair" if isinstance(inputs[0], tuple) else self._kind.subject
+        subject = "pair" if self._of_pairs(inputs) else self._kind.subject
         mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
         return (
             f"Beginning with {self.path}: {self.record['kind']}, {config.num_layers} blocks of width "
@@ -160,9 +160,13 @@ class EncoderStart(ABC):
     def _of_tokens(self) -> bool:
         return self._kind is FineTunedTokenConfig
 
+    def _of_pairs(self, inputs: Sequence[Any]) -> bool:
+        """Return True for pairs of texts; a row of tokens may be a tuple, too."""
+        return not self._of_tokens and isinstance(inputs[0], tuple)
+
     def _pieces_of(self, inputs: Sequence[Any]) -> list[np.ndarray]:
         """Return the ids of the pieces of each text, pair of texts, or token."""
-        if isinstance(inputs[0], tuple):
+        if self._of_pairs(inputs):
             return [row[:, 0] for row in self.tokenizer.rows_of_pairs(inputs)[0]]
         if not self._of_tokens:
             return self.tokenizer.rows(inputs)[0]
