@@ -171,7 +171,7 @@ def test_models_name_a_higher_package_only_in_the_body_of_export():
     assert found == {("raw_model.py", " " * 8, "export")}
 
 
-def test_between_a_model_and_keras_stand_at_most_four_classes_of_ours():
+def test_between_a_model_and_keras_stand_at_most_five_classes_of_ours():
     from keras_selfattn import models
 
     public = [getattr(models, name) for name in models.__all__]
@@ -179,7 +179,7 @@ def test_between_a_model_and_keras_stand_at_most_four_classes_of_ours():
     assert models.TextClassifier in kinds
     for kind in kinds:
         ours = [c for c in kind.__mro__ if "keras_selfattn" in c.__module__]
-        assert len(ours) <= 4, ours
+        assert len(ours) <= 5, ours  # of texts: texts or pairs of them, words, labels, raw rows
 
 
 def imports_within(package):

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.heads.number_head import InUnits
-from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.ngram_linear import NGramLogits
+from keras_selfattn.models.text.text_model import TextModel
 
 from .model_signatures import Graphs, Signature
 from .trial_requests import Request

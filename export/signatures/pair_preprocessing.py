@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.explanation import explained_pairs
+from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.rows.text_pairs import NAMES, TEXT_PAIRS, TextPair
 
 from ..portable.tokenizer_export import pair_files

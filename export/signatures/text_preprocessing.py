@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import TextEncoder
-from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.explanation import explained_tokens
+from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 

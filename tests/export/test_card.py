@@ -19,7 +19,7 @@ from keras_selfattn.models.classifier import Classifier
 from keras_selfattn.models.heads.class_heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.pretrained.text_encoder import VectorHead
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.text.text_or_pairs import TextOrPairs
+from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
 
@@ -66,7 +66,7 @@ def _tasks_of(kind):
     else:
         heads = (kind.head_type(None, []),)
     # The first rows of a model of texts decide if they are two.
-    rows = (TEXTS, TEXT_PAIRS) if issubclass(kind, TextOrPairs) else (kind.row_kind,)
+    rows = (TEXTS, TEXT_PAIRS) if issubclass(kind, TextModel) else (kind.row_kind,)
     return {f"{each.subject}-{head.task}" for each in rows for head in heads}
 
 

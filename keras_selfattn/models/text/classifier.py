@@ -2,105 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
-import numpy as np
-import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.core.ensemble import member_outputs
-from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.text.ngram_linear import NGramLogits
-from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
-from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
-from keras_selfattn.models.text.text_or_pairs import TextOrPairs
+from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.rows.targets import LABEL_SET
 
 Tensor = Any
-
-
-class TextModel(TextOrPairs):
-    """A model of texts, or of pairs of texts, that may have a wide path of n-grams beside its encoder.
-
-    Models with labels and with numbers share it. The wide path has an output for each class or number; a
-    subclass fits it (`_fit_linear`).
-
-    Args:
-        config: the model's settings.
-        start: the model to start from, or None.
-        text_pairs: True if a row is two texts; None leaves it to the first rows.
-
-    Attributes:
-        wide: the linear model of n-grams; None without one, and before training.
-    """
-
-    encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
-
-    def __init__(self, config: Any = None, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
-        self.wide: NGramLogits | None = None
-
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        core = self.core
-        if _is_string(inputs):
-            texts = tf.unstack(inputs, 2, axis=1) if self.text_pairs else [inputs]
-            return core(self.beside_wide(self._ids_of_strings(inputs), *texts), training=training)
-        whole = self.wide is None or isinstance(inputs, list | tuple | dict)
-        return core(inputs if whole else self.beside_wide(inputs), training=training)
-
-    def beside_wide(self, ids: Tensor, *texts: Tensor) -> Any:
-        """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
-
-        Args:
-            ids: token ids of the texts; of pairs ids and types, `[batch, length, 2]`.
-            texts: string `[batch]`, or two of each pair; without them the wide path's logits are zeros.
-        """
-        if self.wide is None:
-            return ids
-        if texts:
-            ngrams = pair_ngram_ids if self.text_pairs else ngram_ids
-            return [ids, self.wide(ngrams(self._words.ngrams, *texts))]
-        rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
-        return [ids, tf.zeros([rows, self.wide.classes])]
-
-    def named_ngrams(self, *texts: Tensor) -> NamedNGrams:
-        """Return the n-grams that the wide path reads in texts, string `[batch]`, or in two of each pair."""
-        return (named_pair_ngrams if self.text_pairs else named_ngrams)(self._words.ngrams, *texts)
-
-    @property
-    def ngram_kinds(self) -> tuple[str, ...]:
-        """The names of the kinds of `named_ngrams`."""
-        return PAIR_KINDS if self.text_pairs else KINDS
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
-
-    def _forget(self) -> None:
-        super()._forget()
-        self.wide = None
-
-    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
-        if self.wide is None:
-            return None
-        if training:  # without the wide path
-            return np.broadcast_to(np.float32(0), (len(inputs), self.wide.classes))
-        from keras_selfattn.models.text.ngram_counts import wide_logits  # SciPy takes long
-
-        return wide_logits(self.wide, self._words.ngrams, inputs)
-
-    def _build_core(self, head: Head) -> keras.Model:
-        ids, x = member_outputs(self._member, getattr(self.config, "members", 1))  # [B, D]
-        if self.wide is None:
-            return keras.Model(ids, head.outputs(x), name="core")
-        wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
-        return keras.Model([ids, wide], head.outputs(x, wide, self._words.shares), name="core")
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -229,7 +146,3 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
                 self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights_of_rows
             )
         return head
-
-
-def _is_string(inputs: Tensor) -> bool:
-    return getattr(inputs, "dtype", None) == tf.string

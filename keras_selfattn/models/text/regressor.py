@@ -19,9 +19,9 @@ from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedScoreConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
-from keras_selfattn.models.text.classifier import TextModel
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
+from keras_selfattn.models.text.text_model import TextModel
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")

@@ -1,10 +1,10 @@
-"""Base of the models whose rows are one text each or two: the first rows decide, and stay decided.
+"""Base of the models of texts, or of two texts a row, with a wide path of n-grams beside their encoder.
 
 Axes: B (batch), T (tokens), D (features).
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import keras
 import numpy as np
@@ -14,10 +14,15 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.core.ensemble import member_outputs
+from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
+from keras_selfattn.models.text.ngram_linear import NGramLogits
+from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
+from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
 from keras_selfattn.models.word_model import WordModel, Words
 from keras_selfattn.rows.containers import as_column, columns_of, ordered_rows, refuse_table
 from keras_selfattn.rows.kind import RowKind
@@ -53,15 +58,23 @@ class TextWords(Words, Protocol):
         ...
 
 
-class TextOrPairs(WordModel[TextWords]):
+class TextModel(WordModel[TextWords]):
     """A model whose rows are texts, or pairs of texts: `(text, text_pair)`, or objects with these keys.
+
+    The first rows decide, and it stays decided. Models with labels and with numbers share it. The wide path
+    has an output for each class or number; a subclass fits it (`_fit_linear`).
 
     Args:
         config: the model's settings.
         start: the model to start from, or None.
         text_pairs: True if a row is two texts, False if it is one; None leaves it to the rows of the first
             `fit` or `adapt`.
+
+    Attributes:
+        wide: the linear model of n-grams; None without one, and before training.
     """
+
+    encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
 
     def __init__(
         self, config: Any = None, *, start: Any = None, text_pairs: bool | None = None, **kwargs: Any
@@ -71,6 +84,7 @@ class TextOrPairs(WordModel[TextWords]):
         super().__init__(config, start=start, **kwargs)
         self._pairs_asked = self._pairs = text_pairs
         self._words = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
+        self.wide: NGramLogits | None = None
 
     @property
     def text_pairs(self) -> bool | None:
@@ -86,8 +100,41 @@ class TextOrPairs(WordModel[TextWords]):
         undecided = self.text_pairs is None and self.row_kind == TEXTS
         return TEXT_PAIRS if undecided and _begins_with_pair(x) else self.row_kind
 
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        core = self.core
+        if _is_string(inputs):
+            texts = tf.unstack(inputs, 2, axis=1) if self.text_pairs else [inputs]
+            return core(self.beside_wide(self._ids_of_strings(inputs), *texts), training=training)
+        whole = self.wide is None or isinstance(inputs, list | tuple | dict)
+        return core(inputs if whole else self.beside_wide(inputs), training=training)
+
+    def beside_wide(self, ids: Tensor, *texts: Tensor) -> Any:
+        """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
+
+        Args:
+            ids: token ids of the texts; of pairs ids and types, `[batch, length, 2]`.
+            texts: string `[batch]`, or two of each pair; without them the wide path's logits are zeros.
+        """
+        if self.wide is None:
+            return ids
+        if texts:
+            ngrams = pair_ngram_ids if self.text_pairs else ngram_ids
+            return [ids, self.wide(ngrams(self._words.ngrams, *texts))]
+        rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
+        return [ids, tf.zeros([rows, self.wide.classes])]
+
+    def named_ngrams(self, *texts: Tensor) -> NamedNGrams:
+        """Return the n-grams that the wide path reads in texts, string `[batch]`, or in two of each pair."""
+        return (named_pair_ngrams if self.text_pairs else named_ngrams)(self._words.ngrams, *texts)
+
+    @property
+    def ngram_kinds(self) -> tuple[str, ...]:
+        """The names of the kinds of `named_ngrams`."""
+        return PAIR_KINDS if self.text_pairs else KINDS
+
     def get_config(self) -> dict[str, Any]:
-        return {"text_pairs": self.text_pairs, **super().get_config()}
+        features = None if self.wide is None else self.wide.features
+        return {"text_pairs": self.text_pairs, **super().get_config(), "wide_features": features}
 
     def explain(self, texts: Sequence[Any]) -> list[TextExplanation]:
         """Return the tokens of each row and the attention weights between them; a notebook draws each.
@@ -176,6 +223,7 @@ class TextOrPairs(WordModel[TextWords]):
     def _forget(self) -> None:
         super()._forget()
         self._pairs = self._pairs_asked
+        self.wide = None
 
     def _learn_front_end(self, rows: Rows) -> None:
         self._decide(rows)
@@ -184,6 +232,15 @@ class TextOrPairs(WordModel[TextWords]):
     def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
         words = self._words
         return (words.rows_of_pairs if self.text_pairs else words.rows)(self.tokenizer, inputs)
+
+    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
+        if self.wide is None:
+            return None
+        if training:  # without the wide path
+            return np.broadcast_to(np.float32(0), (len(inputs), self.wide.classes))
+        from keras_selfattn.models.text.ngram_counts import wide_logits  # SciPy takes long
+
+        return wide_logits(self.wide, self._words.ngrams, inputs)
 
     def _ids_of_strings(self, inputs: Tensor) -> Tensor:
         """Return the core's ids for a string tensor, `[B]`, or `[B, 2]` for pairs; padded."""
@@ -194,6 +251,13 @@ class TextOrPairs(WordModel[TextWords]):
     def _member(self) -> keras.Model:
         """Return a new encoder from the core's ids to the vectors that the head reads."""
         return self._words.encoder(self.tokenizer, self.dtype_policy, pairs=bool(self.text_pairs))
+
+    def _build_core(self, head: Head) -> keras.Model:
+        ids, x = member_outputs(self._member, getattr(self.config, "members", 1))  # [B, D]
+        if self.wide is None:
+            return keras.Model(ids, head.outputs(x), name="core")
+        wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
+        return keras.Model([ids, wide], head.outputs(x, wide, self._words.shares), name="core")
 
 
 def _begins_with_pair(x: Any) -> bool:
@@ -208,3 +272,7 @@ def _columns_as_pairs(table: Any) -> list[TextPair]:
             f"`{NAMES[0]}` and `{NAMES[1]}` differ in number. Received {len(first)} and {len(second)} texts."
         )
     return list(zip(first, second, strict=True))
+
+
+def _is_string(inputs: Tensor) -> bool:
+    return getattr(inputs, "dtype", None) == tf.string
