@@ -78,6 +78,7 @@ def test_import_refuses_and_writes_nothing(tmp_path, settings, match):
     assert [file.name for file in tmp_path.iterdir()] == ([] if settings is None else ["m"])
 
 
+@pytest.mark.slow
 def test_import_says_what_a_score_is_of_and_how_it_is_bounded(tmp_path):
     mark = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
     folder, run = write_classifier(tmp_path / "m", ["score"], **mark), tmp_path / "run"

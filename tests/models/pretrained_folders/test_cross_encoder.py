@@ -75,6 +75,7 @@ def test_the_scores_of_pairs_are_those_of_the_formulas(tmp_path, files, settings
     assert model.baselines(PAIRS) == {}  # no mean of targets that nobody trained on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "bounded", "reason"),
     [
@@ -96,6 +97,7 @@ def test_a_folder_that_says_nothing_of_pairs_needs_to_be_told(tmp_path, settings
     np.testing.assert_allclose(found, sigmoid(wanted) if bounded else wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_several_numbers_of_a_regression_are_scores(tmp_path):
     tensors = classifier_weights(BERT, 3)
     folder = write(tmp_path / "m", "abc", tensors=tensors, problem_type="regression")
@@ -153,6 +155,7 @@ def test_contradictions_are_refused_by_name(tmp_path):
         models.load(folder)
 
 
+@pytest.mark.slow
 def test_a_score_is_saved_and_one_in_bounds_is_trained_further(tmp_path):
     folder = write(tmp_path / "m", files=newest(activation_fn=SIGMOID))
     theirs = models.load(folder)
@@ -169,6 +172,7 @@ def test_a_score_is_saved_and_one_in_bounds_is_trained_further(tmp_path):
     assert "and a new output layer;" in further.start.described(PAIRS, targets)
 
 
+@pytest.mark.slow
 def test_a_score_without_bounds_begins_with_the_hidden_layer(tmp_path):
     """Its output layer is of the folder's units, not of deviations of the targets."""
     folder = write(tmp_path / "m", files=newest(activation_fn=IDENTITY))
