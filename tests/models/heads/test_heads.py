@@ -88,7 +88,7 @@ TOLD = [
         },
     ),
     # O I-A is not valid: B-A I-A has 0.5 * 0.75, O O has 0.5 * 0.25, and B-A O as much. The spans are 0 to 1
-    # and 0 to 2, so that none is right.
+    # and 0 to 2, so that none is right, and both overlap.
     Told(
         PositionHead(["B-A", "I-A", "O"], "IOB2"),
         [["Ada", "is"]],
@@ -98,6 +98,10 @@ TOLD = [
             "span_f1": 0.0,
             "span_precision": 0.0,
             "span_recall": 0.0,
+            "span_macro_f1": 0.0,
+            "span_overlap_f1": 1.0,
+            "span_overlap_precision": 1.0,
+            "span_overlap_recall": 1.0,
             "accuracy": 0.5,
             "macro_f1": 1 / 3,
             "calibration_error": 0.625,
@@ -293,7 +297,13 @@ def test_each_report_has_its_own_content_of_the_page_and_a_new_one_says_that_it_
     assert titles == [
         {"Most frequent mistakes", "All 2 classes"},
         {"All 2 classes"},
-        {"All 1 classes", "Most frequent mistakes", "All 3 classes"},
+        {
+            "All 1 classes",
+            "Spans",
+            "Overlapping spans by label",
+            "Most frequent mistakes",
+            "All 3 classes",
+        },
         *[{"Figures of the scores; errors in their units"}] * 2,
         {"Errors, in the units of the targets"},
     ]
