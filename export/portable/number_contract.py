@@ -60,7 +60,7 @@ class CoreFront(Front):
     def numbers(self, request: Request) -> Request:
         """Return what the preprocessing makes of a request of raw rows, padded to the longest."""
         specs = self._front.specs.values()
-        found = self._front(*(tf.constant(request[spec.name], spec.dtype) for spec in specs))
+        found: Any = self._front(*(tf.constant(request[spec.name], spec.dtype) for spec in specs))
         if isinstance(found, tf.RaggedTensor):
             found = found.to_tensor(PADDING_ID)
         if self._columns:
