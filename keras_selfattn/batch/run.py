@@ -1,6 +1,7 @@
 """Answer a file of rows, or a folder of such files, in bounded memory; go on where a killed run stopped."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from keras_selfattn.batch.journal import Journal, open_journal, published, writing
 from keras_selfattn.batch.length_batches import BatchModel
 from keras_selfattn.batch.part import Answered, Part, answered
-from keras_selfattn.batch.row_files import ENDINGS, PARQUET, arrow
+from keras_selfattn.batch.row_files import ENDINGS, LINES, PARQUET, arrow
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files.atomic import check_writable, is_stream
@@ -133,7 +134,10 @@ class Files:
             raise DataError(f"{self.source} is empty. Give a file, or a folder of files.")
         for file in files:
             _check_ending(file)
-        return [(file, Path(file.name)) for file in files]
+        targets = [_target_of(file) for file in files]
+        if twice := [name for name, count in Counter(targets).items() if count > 1]:
+            raise DataError(f"{self.source} has two files whose answers would be {twice[0]}. Rename one.")
+        return list(zip(files, targets, strict=True))
 
     def identity(self) -> list[list[Any]]:
         """Return name, size and time of each input, to tell whether it is the same later."""
@@ -221,6 +225,11 @@ def _check_ending(file: Path) -> None:
             f"{file} is no table of rows. Give a file, or a folder of files, ending in {', '.join(ENDINGS)}; "
             "series, tokens and names of images are columns of such tables."
         )
+
+
+def _target_of(file: Path) -> Path:
+    """Return the name of a file's answers in a folder: a .txt, which has no columns, becomes JSON Lines."""
+    return Path(f"{file.name}.jsonl" if file.suffix.lower() == LINES else file.name)
 
 
 def _is_table(file: Path) -> bool:

@@ -92,6 +92,20 @@ def test_lines_of_a_txt_are_texts(spans):
     assert [row["label"] for row in found] == [[[0, 3, "NAME"]], [], [[3, 7, "NAME"]]]
 
 
+def test_files_of_lines_in_a_folder_become_json_lines(predict, labeller, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "in" / name).write_text("ADA wrote.\n")
+    done = predict(tmp_path / "in", tmp_path / "out", of=labeller)
+    assert done.exit_code == 0, done.output
+    found = {each.name: json.loads(each.read_text()) for each in (tmp_path / "out").iterdir()}
+    row = {"text": "ADA wrote.", "label": [[0, 3, "NAME"]]}
+    assert found == dict.fromkeys(("a.txt.jsonl", "b.txt.jsonl"), row)
+    (tmp_path / "in" / "a.txt.jsonl").write_text(lines([row]))
+    done = predict(tmp_path / "in", tmp_path / "again", of=labeller)
+    assert "two files whose answers would be a.txt.jsonl. Rename one." in done.output
+
+
 def test_a_text_that_is_missing_or_a_number_is_written_as_the_model_read_it(spans):
     done, found = spans("in.jsonl", lines([{"text": None}, {"text": 5}]))
     assert (done.exit_code, found) == (0, [{"text": "", "label": []}, {"text": "5", "label": []}])
