@@ -190,5 +190,7 @@ def annotated_record(record: Mapping[str, Any], column: str, text: str, spans: A
 
 
 def is_annotation(name: str, value: Any) -> bool:
-    """Return True for a value of a row that a tool wrote about spans of its text."""
-    return name in _ANNOTATIONS and (value is None or isinstance(value, list))
+    """Return True for a value of a row that a tool wrote about spans of its text: lists of names are none."""
+    if name not in _ANNOTATIONS or not isinstance(value, list | None):
+        return False
+    return not any(isinstance(each, str) for each in value or ())

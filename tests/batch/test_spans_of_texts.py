@@ -106,6 +106,14 @@ def test_files_of_lines_in_a_folder_become_json_lines(predict, labeller, tmp_pat
     assert "two files whose answers would be a.txt.jsonl. Rename one." in done.output
 
 
+def test_lists_of_names_are_no_spans_of_a_tool_and_kept(spans, tmp_path):
+    rows = [{"text": "ADA", "labels": ["news"], "entities": ["Ada"]}, {"text": "EU", "label": ["news"]}]
+    done, found = spans("in.jsonl", lines(rows))
+    assert (done.exit_code, found) == (6, [{**rows[0], "label": [[0, 3, "NAME"]]}])
+    told = (tmp_path / "out.jsonl.errors.jsonl").read_text()
+    assert "it has a column 'label', which is that of an answer" in told
+
+
 def test_a_text_that_is_missing_or_a_number_is_written_as_the_model_read_it(spans):
     done, found = spans("in.jsonl", lines([{"text": None}, {"text": 5}]))
     assert (done.exit_code, found) == (0, [{"text": "", "label": []}, {"text": "5", "label": []}])
