@@ -156,6 +156,12 @@ def partial_of(output: Path) -> Path:
     return output.with_name(f".{output.name}.partial")
 
 
+def unfinished(output: Path) -> Mapping[str, Any]:
+    """Return what an unfinished output is made of, as JSON types; nothing without one."""
+    state = _read(partial_of(output))
+    return {} if state is None else state.made_of
+
+
 def published(output: Path, made_of: Mapping[str, Any]) -> State | None:
     """Remove the folder of a run that was killed after its output had appeared.
 

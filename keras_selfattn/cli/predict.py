@@ -22,7 +22,7 @@ from keras_selfattn.asking.commands import (
 )
 from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.asking.raw_texts import OFFSETS, SignatureChoice, check_offsets, choice_for
-from keras_selfattn.batch.journal import errors_of, partial_of, writing
+from keras_selfattn.batch.journal import errors_of, partial_of, unfinished, writing
 from keras_selfattn.batch.row_files import open_rows
 from keras_selfattn.batch.run import Engine, Files, RunProgress, predict_files
 from keras_selfattn.cli.shared.backend import import_tensorflow
@@ -31,6 +31,7 @@ from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.task_options import RAY, WORKERS
 from keras_selfattn.options import NO_HEADER, SEPARATOR
 from keras_selfattn.serving.client import Signature
+from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
     from keras_selfattn.batch.part import Part
@@ -104,7 +105,7 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     output has the columns of the rows, predicted_label and score, in the order of the rows. It appears when
     all of it is written. A run that ends early goes on where it stopped when the same command is given again.
 
-    A labeller that was trained on raw texts takes them in a column text, or in that of its training. Its
+    A labeller takes raw texts in a column text, in a .txt, or with --signature spans in any column. Their
     spans are written as doccano does, [start, end, label] under label, in place of those that the file has.
     """
     output = output.resolve() if output.is_symlink() else output  # a link stays one
@@ -115,6 +116,7 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
         begun = partial_of(output).exists()
     if not begun:  # or a run that was killed at its very end could not end
         files.check()
+    options = options if overwrite else _as_begun(output, options)
     made_of, engine = (_served if options["target"] else _loaded)(model, files, options)
     with _shown(output) as shown:
         done = predict_files(files, made_of, engine, shown)
@@ -203,6 +205,19 @@ def _read(options: dict[str, Any]) -> dict[str, Any]:
         name: options[name]
         for name in ("column", "separator", "has_header", "outputs", "signature", "offsets")
     }
+
+
+def _as_begun(output: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options, with the signature of an unfinished run that an earlier version began.
+
+    Those versions had a default, which they wrote down, where now the rows and the model decide.
+    """
+    named = {**options, "signature": DEFAULT_SIGNATURE}
+    before = {**_read(named), "outputs": list(options["outputs"])}  # as JSON has them
+    if options["signature"] is not None or unfinished(output).get("options") != before:
+        return options
+    click.echo(f"Going on with --signature {DEFAULT_SIGNATURE}, with which the run began.", err=True)
+    return named
 
 
 def _part(

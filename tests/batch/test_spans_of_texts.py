@@ -8,6 +8,7 @@ import pytest
 from batch_models import save_spans
 
 from keras_selfattn import models
+from keras_selfattn.batch.journal import DraftWriter
 from keras_selfattn.data import read_tagged
 from keras_selfattn.rows.text_tokens import split_text
 
@@ -171,6 +172,32 @@ def test_files_of_a_folder_hold_rows_of_one_kind(predict, labeller, tmp_path):
     (tmp_path / "in" / "b.jsonl").write_text(lines([{"tokens": ["a"]}]))
     done = predict(tmp_path / "in", tmp_path / "out", of=labeller)
     assert (done.exit_code, "raw texts in some files" in " ".join(done.output.split())) == (1, True)
+
+
+def test_a_run_that_an_earlier_version_began_goes_on_with_its_signature(
+    predict, labeller, tmp_path, monkeypatch
+):
+    """Those versions wrote the default down, so half of the answers are of tokens."""
+    commit = DraftWriter.commit
+
+    def killed(self, *place, **counts):
+        commit(self, *place, **counts)
+        raise SystemError("killed")
+
+    rows = [{"text": f"ADA {number}"} for number in range(9000)]
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(lines(rows))
+    monkeypatch.setattr(DraftWriter, "commit", killed)
+    predict(source, output, "--signature", "serving_default", of=labeller)
+    monkeypatch.undo()
+    state = json.loads((tmp_path / ".out.jsonl.partial" / "state.json").read_text())
+    assert set(state["made_of"]["options"]) == {"column", "separator", "has_header", "outputs", "signature"}
+    assert 0 < state["rows"] < len(rows)
+    done = predict(source, output, of=labeller)
+    assert done.exit_code == 0, done.output
+    assert "Going on with --signature serving_default, with which the run began." in done.output
+    found = map(json.loads, output.read_text().splitlines())
+    assert [row["predicted_label"] for row in found] == [row["text"].split() for row in rows]
 
 
 @pytest.mark.slow
