@@ -108,6 +108,8 @@ def signature_choice(file: Path | None, options: Mapping[str, Any]) -> Signature
     given = options["signature"]
     if file is None or given is not None or ending_of(file) in _SERIES:
         return SignatureChoice("tokens", "standard input", given)
+    if file.is_fifo():  # its rows can be read once
+        return SignatureChoice("either", str(file))
     records = _records(file, None, table_form(options))
     _, row = next(records, (0, {}))
     return choice_for(row, str(file), given, options["column"])

@@ -1,6 +1,7 @@
 """`query` asks a labeller of raw texts for spans, and writes them as doccano does."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow as tf
 from click.testing import CliRunner
 from stock_serving import StockServing, StockSignature
 
+from keras_selfattn.asking.asked_rows import signature_choice
 from keras_selfattn.asking.raw_texts import choice_for
 from keras_selfattn.cli.main import main
+from keras_selfattn.errors import ConfigError
 
 
 def found(texts):
@@ -82,6 +85,23 @@ def test_a_file_that_does_not_tell_is_refused(query):
     assert (done.exit_code, told in " ".join(done.output.split())) == (1, True)
     done, _ = query("a", "--offsets", "utf-16")
     assert (done.exit_code, "these answers are none" in " ".join(done.output.split())) == (1, True)
+
+
+def test_nothing_is_taken_from_a_pipe_to_look_at_it(tmp_path):
+    """The rows would be gone, and a second reader would wait for a writer without end."""
+    pipe, content = tmp_path / "rows.jsonl", b'{"text": "ADA"}\n'
+    os.mkfifo(pipe)
+    both_ends = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        os.write(both_ends, content)
+        options = {"signature": None, "column": None, "separator": None, "has_header": None}
+        choice = signature_choice(pipe, options)
+        assert os.read(both_ends, 1000) == content
+    finally:
+        os.close(both_ends)
+    assert choice.of(["serving_default"]) == "serving_default"
+    with pytest.raises(ConfigError, match="--signature spans for raw texts"):
+        choice.of(["serving_default", "spans"])
 
 
 @pytest.mark.parametrize(
