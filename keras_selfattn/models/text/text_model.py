@@ -167,10 +167,11 @@ class TextModel(WordModel[TextWords]):
         kind = self.row_kind_of(x)
         if len(x):
             self._check_kind(x[0])
-        if kind == TEXT_PAIRS and isinstance(x, tuple) and all(isinstance(row, np.ndarray) for row in x):
+        if kind == TEXT_PAIRS and _may_be_columns(x):
+            what = "lists" if isinstance(x[0], list) else "arrays"
             raise DataError(
-                f"Pairs of texts came as a tuple of {len(x)} arrays, which may be rows or columns. Give a "
-                "list of pairs, `list(zip(texts, text_pairs))`, or one array of shape [rows, 2]."
+                f"Pairs of texts came as a tuple of {len(x)} {what}, which may be rows or columns. Give "
+                "a list of pairs, `list(zip(texts, text_pairs))`, or one array of shape [rows, 2]."
             )
         return kind.read(x)
 
@@ -262,6 +263,15 @@ class TextModel(WordModel[TextWords]):
 
 def _begins_with_pair(x: Any) -> bool:
     return hasattr(x, "__getitem__") and len(x) > 0 and is_pair(x[0])
+
+
+def _may_be_columns(x: Any) -> bool:
+    """Return True for `(texts, text_pairs)`: two columns of two rows look like two rows."""
+    if not (isinstance(x, tuple) and x):
+        return False
+    return all(isinstance(row, np.ndarray) for row in x) or (
+        len(x) == len(NAMES) and all(isinstance(row, list) for row in x)
+    )
 
 
 def _columns_as_pairs(table: Any) -> list[TextPair]:
