@@ -87,6 +87,8 @@ def warn_of_no_record(path: Any) -> None:
 
 def check(found: Mapping[str, Any], own: Mapping[str, Any], free: Collection[str], where: str) -> None:
     """Raise ConfigError if a record is of another model than `own`; `where` names its file."""
+    # Models of earlier versions read one text. A pretrained encoder has the same layers for two.
+    found = {"text_pairs": False, **found}
     differing = _differences(
         "", {**found, "config": _bound(found, free)}, {**own, "config": _bound(own, free)}
     )

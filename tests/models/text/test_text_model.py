@@ -13,6 +13,7 @@ from keras_selfattn import models
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.models.saving import weights_record
 from keras_selfattn.models.text.tokenizer import split
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
@@ -158,6 +159,10 @@ def test_the_order_of_both_texts_counts_and_padding_does_not(members):
 def test_pairs_come_in_any_container(adapted, asked):
     wanted = adapted.predict([("good", "a film")], verbose=0)
     np.testing.assert_array_equal(adapted.predict(asked, verbose=0), wanted)
+    assert adapted.predict(asked[:0] if isinstance(asked, list | np.ndarray) else (), verbose=0).shape == (
+        0,
+        2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,6 +172,7 @@ def test_pairs_come_in_any_container(adapted, asked):
         ([("a", "b"), "good"], r"Pair 1 \(counted from 0\) must be two texts.*'good'"),
         ([("a", None)], r"Pair 0 .* must be two texts"),
         ((np.array(["a", "b"]), np.array(["c", "d"])), "came as a tuple of 2 arrays, which may be rows or"),
+        ((["a", "b"], ["c", "d"]), "came as a tuple of 2 lists, which may be rows or columns"),
         (
             {"text": ["a"], "text_pair": ["b", "c"]},
             "`text` and `text_pair` differ in number. Received 1 and 2",
@@ -197,6 +203,22 @@ def test_weights_of_pairs_belong_to_pairs_alone(tmp_path):
     of_words().save_weights(tmp_path / "pairs.weights.h5")
     with pytest.raises(ConfigError, match="text_pairs"):
         of_words(False).load_weights(tmp_path / "pairs.weights.h5")
+
+
+def test_weights_of_one_text_in_an_older_file_are_refused_by_a_model_of_pairs(tmp_path, monkeypatch):
+    folder, file = write_classifier(tmp_path / "bert", ["-", "+"]), tmp_path / "one.weights.h5"
+    written = weights_record.write
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            weights_record,
+            "write",
+            lambda store, record: written(store, {k: v for k, v in record.items() if k != "text_pairs"}),
+        )
+        models.TextClassifier.from_folder(folder).save_weights(file)
+    models.TextClassifier.from_folder(folder).load_weights(file)
+    # The layers are the same: weights fit, and answers would be others.
+    with pytest.raises(ConfigError, match="`text_pairs` is False in the file and True here"):
+        models.TextClassifier.from_folder(folder, text_pairs=True).load_weights(file)
 
 
 def test_a_model_of_one_text_is_a_start_for_pairs_and_the_reverse(tmp_path):
