@@ -39,7 +39,7 @@ def read_scores(
     Raises:
         ConfigError: for an invalid `separator`; for no column, or one named twice.
         DataError: as for `read_table`; for a score that is missing, no number or not finite, with its line
-            and value; for rows with different counts of scores.
+            and value; for rows with different counts of scores; for one column as a text and a score.
 
     Example:
 
@@ -56,15 +56,19 @@ def read_scores(
     form: dict[str, Any] = {"separator": separator, "has_header": has_header}
     records = read_columns(file, (text,), hint, **form)
     names = _names(label, records)
-    records = read_columns(file, (text, *names), hint, **form)
-    texts = texts_of(file, text, records)
-    scores = [_scores(file, names, each) for each in records]
-    for (line, _), row in zip(records, scores, strict=True):
-        if len(row) != len(scores[0]):
-            raise DataError(
-                f"{file}: line {line} has {len(row)} scores, line {records[0][0]} has {len(scores[0])}. Give "
-                "the same number of scores to each text."
-            )
+    if text in names:
+        raise DataError(
+            f"`label` (--label) must be another column than `text` (--text). Received {text!r} for both."
+        )
+    if text_pair is not None:
+        check_text_pair(text_pair, text=[text], label=names)
+    records = read_columns(file, (*both, *names), hint, **form)
+    inputs: Sequence[Any] = texts_of(file, text, records)
+    if text_pair is not None:
+        inputs = pairs_of(file, inputs, text_pair, records)
+    found = [_scores(file, names, each) for each in records]
+    _check_alike(file, names, records, found)
+    scores = [np.concatenate(row) for row in found]
     where = [line for line, _ in records]
     return LabelledRows(texts, scores, str(file), where, kind=TEXTS, target_kind=NUMBERS)
 
@@ -84,17 +88,32 @@ def _names(label: str | Sequence[str], records: Sequence[Record]) -> list[str]:
     return names
 
 
-def _scores(file: Path, names: Sequence[str], record: Record) -> np.ndarray:
-    """Return the scores of a line, float64 `[N]`, those of lists one after the other."""
+def _check_alike(
+    file: Path, names: Sequence[str], records: Sequence[Record], found: Sequence[Sequence[np.ndarray]]
+) -> None:
+    """Raise DataError for a column with more or fewer scores than in the first line; it would shift all."""
+    first = records[0][0]
+    for (line, _), row in zip(records, found, strict=True):
+        for name, values, others in zip(names, row, found[0], strict=True):
+            if len(values) != len(others):
+                raise DataError(
+                    f"{file}: the {name!r} in line {line} has {len(values)} scores, line {first} has "
+                    f"{len(others)}. Give the same number of scores to each text."
+                )
+
+
+def _scores(file: Path, names: Sequence[str], record: Record) -> list[np.ndarray]:
+    """Return the scores of a line, float64 `[scores]` of each column: several of a list."""
     line, cells = record
-    found: list[float] = []
+    found: list[np.ndarray] = []
     for name in names:
         cell = cells.get(name)
         if isinstance(cell, np.ndarray):
             cell = cell.tolist()
         values = cell if isinstance(cell, list) and cell else [cell]
-        found += [_score(f"{file}: the {name!r} in line {line}", value) for value in values]
-    return np.array(found, np.float64)
+        numbers = [_score(f"{file}: the {name!r} in line {line}", value) for value in values]
+        found.append(np.array(numbers, np.float64))
+    return found
 
 
 def _score(place: str, value: Any) -> float:

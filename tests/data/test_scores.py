@@ -38,6 +38,13 @@ def test_a_list_of_json_is_several_scores(tmp_path):
     assert numbers(read_scores(file, label="label,c")) == [[1.0, 0.5, 3.0], [2.0, 1.0, 4.0]]
 
 
+def test_lists_of_other_lengths_do_not_shift_the_scores_of_the_next_column(tmp_path):
+    lines = [{"text": "x", "a": [1, 2], "b": 3}, {"text": "y", "a": 1, "b": [2, 3]}]
+    file = written(tmp_path, "\n".join(map(json.dumps, lines)), "rows.jsonl")
+    with pytest.raises(DataError, match="the 'a' in line 2 has 1 scores, line 1 has 2. Give the same number"):
+        read_scores(file, label="a,b")
+
+
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
@@ -81,6 +88,8 @@ def test_columns_that_are_not_there_or_named_twice_are_refused(tmp_path):
     for label in ("a,a", "", "a,,a", []):
         with pytest.raises(ConfigError, match="must name a column of scores, or several that differ"):
             read_scores(file, label=label)
+    with pytest.raises(DataError, match=r"another column than `text` \(--text\). Received 'a' for both"):
+        read_scores(file, "a", "a")
     with pytest.raises(DataError, match="Give a file ending in"):
         read_scores(written(tmp_path, "__label__1 good\n", "rows.txt"))
 
