@@ -99,7 +99,8 @@ def _columns(numbers: np.ndarray) -> np.ndarray:
 
 def _figures(true: np.ndarray, predicted: np.ndarray) -> ScoreFigures:
     error = predicted - true
-    spread = ((true - true.mean()) ** 2).sum()
+    # The mean of equal numbers may be another number, by rounding.
+    spread = 0.0 if (true == true[0]).all() else ((true - true.mean()) ** 2).sum()
     explained = 1 - float((error**2).sum() / spread) if spread else float("nan")
     errors = Errors(float(np.abs(error).mean()), float(np.sqrt((error**2).mean())))
     ranks = _correlation(_ranks(true), _ranks(predicted))
@@ -114,7 +115,9 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _ranks(numbers: np.ndarray) -> np.ndarray:
-    """Return the ranks of numbers, from 1 on; equal ones share the mean of theirs."""
+    """Return the ranks of numbers, from 1 on; equal ones share the mean of theirs. NaN has no rank."""
+    if np.isnan(numbers).any():
+        return np.full(len(numbers), np.nan)
     _, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[places.ravel()]
 

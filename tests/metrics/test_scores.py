@@ -44,10 +44,13 @@ def test_the_summary_has_means_each_score_and_the_baselines():
 
 
 def test_figures_that_are_not_defined_are_none_and_warn_of_nothing():
-    alike = score_report(np.full((3, 1), 2.0), np.array([[1.0], [2.0], [3.0]]), {}).summary()
-    assert math.isnan(alike["r_squared"])
-    assert math.isnan(alike["pearson"])
-    assert alike["mean_absolute_error"] == pytest.approx(2 / 3)
+    for score in (2.0, 0.1):  # the mean of three times 0.1 is not 0.1
+        alike = score_report(np.full((3, 1), score), np.array([[1.0], [2.0], [3.0]]), {}).summary()
+        assert math.isnan(alike["r_squared"])
+        assert math.isnan(alike["pearson"])
+    assert alike["mean_absolute_error"] == pytest.approx(1.9)
+    broken = score_report(np.array([[1.0], [2.0], [3.0]]), np.array([[np.nan], [2.0], [3.0]]), {})
+    assert all(map(math.isnan, broken.summary().values()))
 
 
 def test_figures_of_scores_have_names_for_people():
