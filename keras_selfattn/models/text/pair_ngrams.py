@@ -32,8 +32,9 @@ def pair_ngram_ids(config: TextConfig, first: Tensor, second: Tensor) -> NGrams:
 
 def named_pair_ngrams(config: TextConfig, first: Tensor, second: Tensor) -> NamedNGrams:
     """Return the features of `pair_ngram_ids` with their names and kinds, indices into `PAIR_KINDS`."""
-    config = dataclasses.replace(config, tokens="words")
-    words = [split(config, clipped(config, texts)) for texts in (first, second)]
+    # As of one text, the cut is that of the config's tokens.
+    by_words = dataclasses.replace(config, tokens="words")
+    words = [split(by_words, clipped(config, texts)) for texts in (first, second)]
     rows = tf.size(first)
     of_words = tokens_of_pairs(*((each.value_rowids(), each.flat_values) for each in words))
     of_pieces = tokens_of_pairs(*(trigrams_of_words(each) for each in words))

@@ -1,5 +1,7 @@
 """The wide path of two texts: the words and shares that it reads, and that it learns what both have."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -37,6 +39,14 @@ def test_words_of_each_text_of_both_and_of_one_are_told_with_shares():
     ids = pair_ngram_ids(CONFIG, tf.constant(["a", "b"]), tf.constant(["b", "a"]))
     by_row = [set(ids.ids.numpy()[ids.rows.numpy() == row].tolist()) for row in (0, 1)]
     assert by_row[0] != by_row[1]
+
+
+def test_of_characters_no_more_are_read_than_max_tokens():
+    config = dataclasses.replace(CONFIG, tokens="characters", max_tokens=5)
+    read, cut = (
+        pair_ngram_ids(config, tf.constant([text]), tf.constant(["a"])) for text in ("good film", "good ")
+    )
+    assert sorted(read.ids.numpy()) == sorted(cut.ids.numpy())
 
 
 @pytest.mark.slow
