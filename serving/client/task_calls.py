@@ -317,6 +317,31 @@ def _rows_of(values: Inputs | Texts) -> Inputs:
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
 
 
+def _documents(documents: Any) -> list[str]:
+    """Return the documents of a ranking as a list, each checked to be a text."""
+    no_list = isinstance(documents, str | bytes | Mapping) or not hasattr(documents, "__iter__")
+    if no_list or hasattr(documents, "columns"):  # a table yields the names of its columns
+        raise InvalidInputError(f"documents must be a list of texts. Received {documents!r:.60}")
+    texts: list[Any] = list(documents)
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InvalidInputError(f"document {place} must be a text, a str. Received {text!r:.60}")
+    return [str(text) for text in texts]
+
+
+def _bounded(query: str, documents: Sequence[str], most: int) -> list[range]:
+    """Return the rows of each call: `most` at most, and about `_MOST_BYTES`, or a single longer document."""
+    calls: list[range] = []
+    start = held = 0
+    for place, document in enumerate(documents):
+        size = len((query + document).encode(errors="replace"))
+        if place > start and (place - start == most or held + size > _MOST_BYTES):
+            calls.append(range(start, place))
+            start, held = place, 0
+        held += size
+    return [*calls, range(start, len(documents))]
+
+
 def _texts_of(values: Any) -> list[str]:
     """Return texts as a list of str, from which spans are cut; bytes are read as UTF-8, as the graph does."""
     if isinstance(values, Mapping):

@@ -1,6 +1,7 @@
 """Rows of two texts are the inputs `text` and `text_pair`, and documents are ranked by their score."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from stock_serving import StockServing, StockSignature
@@ -173,6 +174,7 @@ def test_no_documents_are_an_empty_answer_and_nothing_is_sent():
         (("q", "abc"), "documents must be a list of texts. Received 'abc'"),
         (("q", {"a": 1}), "documents must be a list of texts"),
         (("q", None), "documents must be a list of texts. Received None"),
+        (("q", pd.DataFrame({"answer": ["a"]})), "documents must be a list of texts"),
         (("q", ["a", None]), "document 1 must be a text, a str. Received None"),
         (("q", ["a", ("b", "c")]), "document 1 must be a text"),
         (("q", ["a"], 0), "k must be a positive integer. Received 0"),
