@@ -29,7 +29,6 @@ EMBEDDING = "embedding"
 
 SPANS = "spans"
 """The signature of a labeller that takes raw texts, `TEXT`."""
-TEXT = "text"
 
 # The outputs of `spans`, besides `LABEL` and `SCORE` of each span.
 START = "start"
