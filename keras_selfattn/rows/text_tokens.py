@@ -1,7 +1,7 @@
 """The tokens of a raw text, by one rule: in Python here, in TensorFlow's ops in `models/tokens/raw_texts.py`.
 
-Texts with spans are read by it. A trained model and its SavedModel take tokens, so give them those of
-`split_text`; `query` and `predict` split a row that is a text at blanks and tabs alone.
+Texts with spans are read by it, and raw texts are split by it to find spans in them. All else of a labeller
+takes tokens: give it those of `split_text`, since commands split a row of tokens at blanks and tabs alone.
 
 A token is one of:
 

@@ -1,6 +1,6 @@
 """Spans of characters of a raw text from the labels of its tokens, in NumPy.
 
-`export/signatures/text_spans.py` does the same in a graph, by the same tables of labels.
+`Labelling.spans` in `export/signatures/answers.py` does the same in a graph, by the same tables of labels.
 
 Axes: T (tokens of a text), C (labels), P (labels before and, last, the state before the first token).
 """
