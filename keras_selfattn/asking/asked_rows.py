@@ -38,9 +38,9 @@ def check_asked(texts: tuple[str, ...], file: Path | None, options: Mapping[str,
     if texts and file is not None:
         raise InvalidInputError("Give texts or --file, not both.")
     for name, flag in _OF_FILES.items():
-        if options[name] is not None and file is None:
+        if options.get(name) is not None and file is None:
             raise InvalidInputError(f"{flag} is for a --file.")
-    if options["pair"]:
+    if options.get("pair"):
         _check_pairs(texts, file)
     if file is not None and not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
@@ -71,7 +71,8 @@ def asked_rows(
         texts: rows of a model with one input; with the option `pair` each two are one.
         file: a table, or series.
         options: `column` and `text_pair`, of the table, its `separator`, and `has_header`, False for none;
-            each may be None. And `pair`, a flag.
+            each may be None. And `pair`, a flag. A command of one text a row has neither `text_pair` nor
+            `pair`.
         wrap: wraps the opened table, for example in a progress bar.
 
     Raises:
@@ -81,11 +82,11 @@ def asked_rows(
     form = table_form(options)
     if file is not None and ending_of(file) in _SERIES:
         checked_separator(file, **form)
-        return _series(signature, file, NamedColumns(options["column"], options["text_pair"]))
+        return _series(signature, file, NamedColumns(options["column"], options.get("text_pair")))
     if file is not None:
-        named = NamedColumns(options["column"], options["text_pair"])
+        named = NamedColumns(options["column"], options.get("text_pair"))
         return _from_file(signature, file, named, form, wrap)
-    if options["pair"]:
+    if options.get("pair"):
         return _pairs(signature, texts)
     lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
     name = _only_input(signature, "the rows")

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.models.batches.sources import is_source
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.core.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head
@@ -149,7 +150,7 @@ class TextModel(WordModel[TextWords]):
         return explained(self, self.read_inputs(texts))
 
     def given_rows(self, x: Any) -> Any:
-        if self.text_pairs is not False and set(columns_of(x)) == set(NAMES):
+        if self.text_pairs is not False and not is_source(x) and set(columns_of(x)) == set(NAMES):
             return _columns_as_pairs(x)
         return super().given_rows(x)
 
