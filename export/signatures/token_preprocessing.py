@@ -12,9 +12,10 @@ import tensorflow as tf
 from keras_selfattn.models import TokenClassifier
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS, pieces_within
 from keras_selfattn.models.tokens.raw_texts import text_tokens
-from keras_selfattn.models.tokens.text_spans import splitting_in_words
+from keras_selfattn.models.tokens.text_spans import SpanMarks, splitting_in_words
 from keras_selfattn.models.vocabulary import PADDING_ID
-from keras_selfattn.serving.wire.signature_names import SPANS, TEXT
+from keras_selfattn.rows.text_tokens import split_text
+from keras_selfattn.serving.wire.signature_names import LABEL, SCORE, SPANS, TEXT
 
 from ..portable.tokenizer_export import token_files
 from .answers import Labelling, raw_answers
@@ -26,6 +27,8 @@ Tensor = Any
 
 # Kinds of tokens that training did not see.
 _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
+# Words of the vocabulary that are asked for spans, and those of them that trials have.
+_ASKED, _MARKED = 500, 4
 # Raw texts with characters of several places, bytes and units of UTF-16.
 _RAW = ("", " \r\n\t ", "\r\nAda\r\nL. 😀x👩\u200d🚒!", "東京都です。ภาษา e\u0301", "\ufeffa\u200bb\x00")
 
@@ -42,7 +45,7 @@ class TokenFront(RawFront):
     def __init__(self, model: TokenClassifier) -> None:
         super().__init__(model)
         self._features = model.tokenizer
-        self._answers = raw_answers(model.head)
+        self._model, self._answers = model, raw_answers(model.head)
         self._splitting = splitting_in_words(model.split_otherwise)
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
         self.tracked = list(self._features.tables)
@@ -89,12 +92,32 @@ class TokenFront(RawFront):
         return [*in_batches({"tokens": tokens}), {"tokens": tokens[:3, :0]}]
 
     def text_requests(self) -> list[Request]:
-        """Return requests to try `spans`: texts of known and strange tokens, and bytes that are no UTF-8."""
-        words = [*self._features.vocabulary[:16], *_STRANGE]
+        """Return requests to try `spans`: texts of known words, spans, strange words, bytes of no UTF-8."""
+        words, marked = [*self._features.vocabulary[:16], *_STRANGE], self._marked_words()
         rows = [" ".join(words[:4]), words[0], *TEXTS, *_RAW, *(" \r\n".join(words[n::4]) for n in range(4))]
+        rows += [" ".join(marked), *(f"\u3000\r\n{word}" for word in marked)] if marked else []
         texts = strings(rows)
         texts[3] = b"\xff" + texts[3] + b"\xe6\x9d"  # no UTF-8
         return in_batches({TEXT: texts})
+
+    def _marked_words(self) -> list[str]:
+        """Return words of the vocabulary that the model takes for a span each, the surest first.
+
+        Many models find no span in the other texts, so that a trial of these alone would show no places.
+        """
+        vocabulary = self._features.vocabulary
+        asked = vocabulary[:: len(vocabulary) // _ASKED + 1]
+        # A vocabulary may be in lower case, and names are in capitals.
+        forms = dict.fromkeys(form for word in asked for form in (word, word.title()))
+        words = [word for word in forms if split_text(word) == [word]]
+        if not words:
+            return []
+        answer = self._answers.named(self._model.core(self(tf.constant(words)[:, None]), training=False))
+        label, score = (answer[name].numpy()[:, 0] for name in (LABEL, SCORE))  # of one token each
+        labels = self._model.labels
+        inside = {name.encode() for name, kind in zip(labels, SpanMarks(labels).kinds, strict=True) if kind}
+        surest = np.argsort(-score, kind="stable").tolist()
+        return [words[place] for place in surest if label[place] in inside][:_MARKED]
 
 
 class PieceTokenFront(TokenFront):

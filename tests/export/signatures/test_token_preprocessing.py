@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -13,7 +14,11 @@ from click.testing import CliRunner
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.export import export_saved_model
+from keras_selfattn.export import check, export_saved_model
+from keras_selfattn.export.contract import contract_for
+from keras_selfattn.export.precision import at_precision
+from keras_selfattn.export.signatures.trial_requests import TEXTS
+from keras_selfattn.export.trial import IN_FULL, IN_HALF, live_answers
 from keras_selfattn.models.tokens.span_labels import all_may_follow
 from keras_selfattn.rows.span_schemes import SpanScheme
 from keras_selfattn.serving.client import Client
@@ -209,6 +214,36 @@ def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model
     check_spans(tagger, loaded.signatures["spans"])
     tagger.save(tmp_path / "model.keras")
     assert models.load(tmp_path / "model.keras").label(rows) == chosen
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("tolerance", [IN_FULL, IN_HALF])
+def test_trials_of_a_model_that_finds_few_spans_show_their_places(few_spans, tolerance):
+    """Places that count bytes, or are off by one, are refused: neither common nor made-up words are spans."""
+    assert not any(len(spans) for spans in few_spans.model.spans(list(TEXTS)))
+    for name, by in (("start", 0), ("start", 1), ("start", 2), ("end", 1), ("end", 2)):
+        reasons = []
+        for case in few_spans.cases:
+            off = np.where(case.outputs["end"] > 0, case.outputs[name] + by, 0)
+            known = {"signature": "spans", "inputs": {}, "outputs": case.outputs, "tolerance": tolerance}
+            run = lambda *_, found={**case.outputs, name: off}: found  # noqa: E731
+            reasons.append(check.wrong({**known, "margins": case.margins}, run, run))
+        assert reasons[-1] == (f"{name} differs from the model's" if by else None)
+
+
+@pytest.fixture(scope="module")
+def few_spans():
+    """A model whose commonest words are no names, and the cases of the check of its spans."""
+    keras.utils.set_random_seed(0)
+    tagger = models.TokenClassifier(models.TokenConfig(width=12, num_layers=1, num_heads=3, hash_buckets=64))
+    tagger.compile(keras.optimizers.Adam(0.03))
+    names = [f"Name{n}" for n in range(6)]
+    words = [f"{chr(97 + n)}{n}" for n in range(24)] * 4 + names * 3
+    labels = [["B-PER" if word in names else "O"] for word in words]
+    tagger.fit([[word] for word in words], labels, epochs=9, verbose=0)
+    contract = contract_for(*at_precision(tagger, None))
+    only = {"spans": contract.signatures["spans"]}
+    return SimpleNamespace(model=tagger, cases=live_answers(dataclasses.replace(contract, signatures=only)))
 
 
 @pytest.fixture(scope="module")
