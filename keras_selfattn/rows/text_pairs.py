@@ -73,11 +73,24 @@ def is_pair(row: Any) -> bool:
 
 def _pair(row: int, given: Any) -> TextPair:
     if not is_pair(given):
+        hint = " Give '' for a missing text." if any(map(_is_none, _parts(given))) else ""
+        if isinstance(given, dict) and given.keys() > set(NAMES):
+            hint = f" Give {' and '.join(map(repr, NAMES))} alone."
         raise DataError(
-            f"Pair {row} (counted from 0) must be two texts, (text, text_pair). Received {given!r:.80}."
+            f"Pair {row} (counted from 0) must be two texts, (text, text_pair). Received {given!r:.80}.{hint}"
         )
     first, second = TEXTS.read([given[name] for name in NAMES] if isinstance(given, dict) else list(given))
     return first, second
+
+
+def _parts(given: Any) -> list[Any]:
+    if isinstance(given, dict):
+        return list(given.values())
+    return list(given) if isinstance(given, list | tuple | np.ndarray) else []
+
+
+def _is_none(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and np.isnan(value))
 
 
 def _is_text(value: Any) -> bool:

@@ -47,7 +47,7 @@ class RowReader:
 
     def source(self, x: Any, name: str = "x") -> BatchSource | Any:
         """Return the source of batches of raw rows, or what Keras can read."""
-        return raw_source(self.given_rows(x), self.is_raw, name)
+        return raw_source(self.given_rows(x), self.is_raw, self.given_rows, name)
 
     def read(self, batch: RawBatch, head: Head) -> Rows:
         """Return checked rows for a head; targets may be indices of its classes."""
@@ -86,7 +86,7 @@ class RowReader:
                 )
             found = RawBatch(*given)
         else:
-            source = raw_source(given, self.is_raw, "validation_data")
+            source = raw_source(given, self.is_raw, self.given_rows, "validation_data")
             # Keras' own inputs, or None.
             if not isinstance(source, BatchSource):
                 return source

@@ -35,13 +35,14 @@ class BatchSource:
         x: a `tf.data.Dataset`, a `keras.utils.PyDataset`, a `torch.utils.data.DataLoader`, or a generator of
             batches. A batch is rows, or a tuple of rows, targets and, if any, weights.
         name: the argument that it came in, for messages.
+        given_rows: returns the rows of a batch, such as of a table, as a list or an array.
 
     Raises:
         DataError: for a generator that ends at once.
     """
 
-    def __init__(self, x: Any, name: str = "x") -> None:
-        self._source, self._name = x, name
+    def __init__(self, x: Any, name: str = "x", given_rows: Callable[[Any], Any] = ordered_rows) -> None:
+        self._source, self._name, self._given_rows = x, name, given_rows
         self._kept: list[Any] | None = None
         # The batches of a generator after the kept ones.
         self._rest: Iterator[Any] = iter(())
@@ -64,7 +65,7 @@ class BatchSource:
                 return spec
             # With a row: an array without any is raw rows of each kind.
             return np.empty(1, object if dtype == tf.string else dtype.as_numpy_dtype)
-        return next(self.batches()).inputs
+        return next(self._unread_batches(None)).inputs
 
     def keep(self, steps: int | None) -> None:
         """Hold the batches of a generator, so that they can be read again; with `steps`, so many of them.
@@ -94,6 +95,11 @@ class BatchSource:
             DataError: for no batch at all, for single rows instead of batches, and for a generator that is to
                 be read again after batches that were not kept.
         """
+        for batch in self._unread_batches(order):
+            yield batch._replace(inputs=self._given_rows(batch.inputs))
+
+    def _unread_batches(self, order: Callable[[int], Any] | None) -> Iterator[RawBatch]:
+        """Yield each batch, with inputs as the source has them."""
         number = -1
         for number, batch in enumerate(self._elements(order)):
             yield _as_batch(self._name, number, batch)
@@ -183,11 +189,13 @@ def is_source(x: Any) -> bool:
     return hasattr(x, "__next__") or isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or _is_loader(x)
 
 
-def raw_source(x: Any, is_raw: Callable[[Any], bool], name: str = "x") -> BatchSource | Any:
+def raw_source(
+    x: Any, is_raw: Callable[[Any], bool], given_rows: Callable[[Any], Any], name: str = "x"
+) -> BatchSource | Any:
     """Return the source of batches of raw rows, or what Keras can read: `x`, with a generator not begun."""
     if not is_source(x):
         return x
-    source = BatchSource(x, name)
+    source = BatchSource(x, name, given_rows)
     if is_raw(source.first_inputs):
         return source
     return source.unread()

@@ -4,7 +4,7 @@ Axes: B (batch), T (tokens), D (features).
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import keras
 import numpy as np
@@ -150,30 +150,30 @@ class TextModel(WordModel[TextWords]):
         return explained(self, self.read_inputs(texts))
 
     def given_rows(self, x: Any) -> Any:
-        if self.text_pairs is not False and not is_source(x) and set(columns_of(x)) == set(NAMES):
+        # A source may have an attribute of any kind that is named as that of a table's columns.
+        if self.text_pairs is False or is_source(x):
+            return super().given_rows(x)
+        if self._is_table_of_pairs(x):
             return _columns_as_pairs(x)
+        if _has_both(x):
+            _refuse_more_columns(x)
+        if isinstance(x, tuple) and x and all(map(_is_string, x)):
+            _refuse_columns(x)
         return super().given_rows(x)
 
     def read_inputs(self, x: Any) -> list[Any]:
         x = ordered_rows(x)
         if tf.is_tensor(x):
             x = np.asarray(x)
-        if found := columns_of(x):
+        if columns_of(x):
             if self.text_pairs is False:
                 refuse_table(self.row_kind.plural, x)
-            raise DataError(
-                f"The rows are a table of the columns {', '.join(map(repr, found[:10]))}. Give one column of "
-                f"texts; or, for two texts a row, the columns {' and '.join(map(repr, NAMES))} alone."
-            )
+            _refuse_more_columns(x)
         kind = self.row_kind_of(x)
         if len(x):
             self._check_kind(x[0])
         if kind == TEXT_PAIRS and _may_be_columns(x):
-            what = "lists" if isinstance(x[0], list) else "arrays"
-            raise DataError(
-                f"Pairs of texts came as a tuple of {len(x)} {what}, which may be rows or columns. Give "
-                "a list of pairs, `list(zip(texts, text_pairs))`, or one array of shape [rows, 2]."
-            )
+            _refuse_columns(x)
         return kind.read(x)
 
     def batches(self, rows: Rows, batch_size: int | None, **kwargs: Any) -> LengthSortedBatches:
@@ -182,7 +182,11 @@ class TextModel(WordModel[TextWords]):
         return super().batches(rows, batch_size, **kwargs)
 
     def _is_raw(self, x: Any) -> bool:
-        return TEXTS.are_rows(x)  # a pair among texts is refused by name, and the reverse
+        # A pair among texts is refused by name, and the reverse.
+        return self._is_table_of_pairs(x) or TEXTS.are_rows(x)
+
+    def _is_table_of_pairs(self, x: Any) -> bool:
+        return self.text_pairs is not False and _has_both(x) and len(columns_of(x)) == len(NAMES)
 
     @property
     def _step_span(self) -> int | None:
@@ -272,6 +276,31 @@ def _may_be_columns(x: Any) -> bool:
         return False
     return all(isinstance(row, np.ndarray) for row in x) or (
         len(x) == len(NAMES) and all(isinstance(row, list) for row in x)
+    )
+
+
+def _has_both(x: Any) -> bool:
+    """Return True for a table that has the columns of both texts."""
+    names = columns_of(x)
+    return all(name in names for name in NAMES)
+
+
+def _refuse_more_columns(table: Any) -> NoReturn:
+    """Raise DataError for a table that is neither one column of texts nor the two of pairs."""
+    names = ", ".join(map(repr, columns_of(table)[:10]))
+    raise DataError(
+        f"The rows are a table of the columns {names}. Give one column of texts; or, for two texts a row, "
+        f"the columns {' and '.join(map(repr, NAMES))} alone."
+    )
+
+
+def _refuse_columns(x: Any) -> NoReturn:
+    """Raise DataError for a tuple of columns, or of what may be columns."""
+    what = "lists" if isinstance(x[0], list) else "arrays" if isinstance(x[0], np.ndarray) else "tensors"
+    raise DataError(
+        f"Pairs of texts came as a tuple of {len(x)} {what}, which may be rows or columns. Give a list of "
+        "pairs, `list(zip(texts, text_pairs))`, one array of shape [rows, 2], or a dict of the columns "
+        f"{' and '.join(map(repr, NAMES))}."
     )
 
 

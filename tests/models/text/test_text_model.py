@@ -170,7 +170,12 @@ def test_pairs_come_in_any_container(adapted, asked):
     [
         (["good"], r"Rows of this model are two texts, \(text, text_pair\). Received one, 'good'"),
         ([("a", "b"), "good"], r"Pair 1 \(counted from 0\) must be two texts.*'good'"),
-        ([("a", None)], r"Pair 0 .* must be two texts"),
+        ([("a", None)], r"Pair 0 .* must be two texts.*Give '' for a missing text"),
+        ([{"text": "a", "text_pair": "b", "id": 1}], "Pair 0 .*Give 'text' and 'text_pair' alone"),
+        (
+            {"text": ["a"], "text_pair": ["b"], "label": [1]},
+            "columns 'text', 'text_pair', 'label'.*'text_pair' alone",
+        ),
         ((np.array(["a", "b"]), np.array(["c", "d"])), "came as a tuple of 2 arrays, which may be rows or"),
         ((["a", "b"], ["c", "d"]), "came as a tuple of 2 lists, which may be rows or columns"),
         (
@@ -186,6 +191,27 @@ def test_pairs_come_in_any_container(adapted, asked):
 def test_what_is_no_pair_is_refused_by_name(adapted, asked, message):
     with pytest.raises(DataError, match=message):
         adapted.predict(asked, verbose=0)
+
+
+def test_batches_of_a_source_are_tables_of_both_columns_or_pairs(adapted):
+    wanted = adapted.predict(PAIRS, verbose=0)
+    columns = dict(zip(("text_pair", "text"), list(zip(*PAIRS, strict=True))[::-1], strict=True))
+    columns = {name: list(texts) for name, texts in columns.items()}
+    batches = [({name: texts[place : place + 5] for name, texts in columns.items()},) for place in (0, 5, 10)]
+    for source in (
+        tf.data.Dataset.from_tensor_slices((columns, LABELS)).batch(5),
+        tf.data.Dataset.from_tensor_slices(columns).batch(5),
+        tf.data.Dataset.from_tensor_slices(PAIRS).batch(5),
+        iter(batches),
+    ):
+        np.testing.assert_allclose(adapted.predict(source, verbose=0), wanted, atol=1e-6)
+    model = models.TextClassifier(SMALL)
+    model.adapt(tf.data.Dataset.from_tensor_slices((columns, LABELS)).batch(5))
+    assert model.tokenizer.vocabulary == adapted.tokenizer.vocabulary
+    both = tf.data.Dataset.from_tensor_slices(((columns["text"], columns["text_pair"]), LABELS)).batch(2)
+    for each in (adapted.evaluate, models.TextClassifier(SMALL).adapt):
+        with pytest.raises(DataError, match="came as a tuple of 2 tensors, which may be rows or columns"):
+            each(both)
 
 
 def test_a_pair_asked_of_a_model_of_one_text_and_columns_without_texts_are_refused():
