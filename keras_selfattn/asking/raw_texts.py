@@ -136,6 +136,13 @@ def without_rest(answer: Mapping[str, Any], outputs: Sequence[str]) -> dict[str,
     return {name: answer[name] if name == COUNT else answer[name][:count] for name in outputs}
 
 
+def columns_without_rest(found: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the named outputs of rows, as `without_rest` does, from columns with an entry for each row."""
+    answers = (dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True))
+    rows = [without_rest(answer, outputs) for answer in answers]
+    return {name: [row[name] for row in rows] for name in outputs}
+
+
 def doccano_spans(text: str, answer: Mapping[str, Any], offsets: str | None) -> list[list[Any]]:
     """Return the spans of a text as doccano writes them, `[start, end, label]`.
 

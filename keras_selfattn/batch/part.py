@@ -15,9 +15,9 @@ from keras_selfattn.asking.raw_texts import (
     annotated_record,
     answers_spans,
     asked_outputs,
+    columns_without_rest,
     doccano_spans,
     is_annotation,
-    without_rest,
 )
 from keras_selfattn.batch.length_batches import BatchModel, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
@@ -146,10 +146,10 @@ class PendingWindow:
     ) -> tuple[Window, list[int], dict[str, list[Any]]]:
         """Return the rows and the columns of their answers: spans, without what is beyond their number."""
         part = self._part
-        answers = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
         if not part.spans:
-            own = [without_rest(answer, list(part.outputs)) for answer in answers]
-            return window, kept, {column: [row[name] for row in own] for name, column in part.outputs.items()}
+            own = columns_without_rest(found, list(part.outputs))
+            return window, kept, {part.outputs[name]: values for name, values in own.items()}
+        answers = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
         ((name, column),) = part.inputs.items()
         texts = [self._inputs[name][place] for place in good]
         spans = [doccano_spans(text, answer, part.spans) for text, answer in zip(texts, answers, strict=True)]

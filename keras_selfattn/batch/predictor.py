@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import input_columns, input_value
-from keras_selfattn.asking.raw_texts import SignatureChoice
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
+from keras_selfattn.asking.raw_texts import (
+    SignatureChoice,
+    answers_spans,
+    asked_outputs,
+    columns_without_rest,
+)
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
 from keras_selfattn.batch.model_graph import LoadedGraph, ModelPath, find_model
 from keras_selfattn.errors import DataError
@@ -80,12 +85,15 @@ class Predictor:
         rows = len(columns[names[0]]) if names else 0
         graph = loaded(self._model, self._signature)
         added = answer_columns(graph.signature, self._outputs, names, "the batch")
-        inputs = self._inputs(graph, columns, names)
+        inputs, of_spans = self._inputs(graph, columns, names), answers_spans(graph.signature)
+        asked = asked_outputs(list(added)) if of_spans else list(added)
         with ThreadPoolExecutor(1) as executor:
-            found, failed = PendingAnswers(graph, inputs, list(added), self._batch_size, executor).result()
+            found, failed = PendingAnswers(graph, inputs, asked, self._batch_size, executor).result()
         if failed:
             row = min(failed)
             raise DataError(f"row {row} of {rows} (counted from 0): {failed[row]}")
+        if of_spans:
+            found = columns_without_rest(found, list(added))
         dtypes = {name: graph.signature.outputs[name].dtype for name in added}
         return {**columns, **{added[name]: _array(values, dtypes[name]) for name, values in found.items()}}
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from batch_models import save_spans
 
-from keras_selfattn import models
+from keras_selfattn import batch, models
 from keras_selfattn.batch.journal import DraftWriter
 from keras_selfattn.data import read_tagged
 from keras_selfattn.rows.text_tokens import split_text
@@ -141,6 +141,15 @@ def test_named_outputs_are_cut_to_the_number_of_spans(spans):
     done, found = spans("in.jsonl", content, "--outputs", "start", "--outputs", "score")
     assert done.exit_code == 0, done.output
     assert [(row["start"], row["score"]) for row in found] == [([0, 5], [1.0, 1.0]), ([], [])]
+
+
+def test_the_callable_gives_spans_without_what_is_behind_them(labeller):
+    found = batch.predictor(labeller, signature="spans")({"text": ["ADA, EU", "no", "X"]})
+    assert [list(starts) for starts in found["start"]] == [[0, 5], [], [0]]
+    assert [list(labels) for labels in found["predicted_label"]] == [["NAME"] * 2, [], ["NAME"]]
+    named = batch.predictor(labeller, signature="spans", outputs=["end"])({"text": ["ADA, EU", "X"]})
+    assert (list(named), [list(ends) for ends in named["end"]]) == (["text", "end"], [[3, 7], [1]])
+    assert batch.predictor(labeller, signature="spans")({"text": []})["start"].shape == (0,)
 
 
 @pytest.mark.parametrize(
