@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
 from keras_selfattn.asking.raw_texts import SignatureChoice, choice_for
 from keras_selfattn.data.formats.endings import ending_of
-from keras_selfattn.data.formats.records import FIRST_ROWS, Record, iter_records, iter_text_lines
+from keras_selfattn.data.formats.records import FIRST_ROWS, TEXT_LINES, Record, iter_records, iter_text_lines
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
@@ -21,8 +21,13 @@ from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
 _SERIES = frozenset({".ts", ".npz"})
 # The endings of files whose rows may have different columns.
 _JSON_LINES = frozenset({".jsonl", ".ndjson"})
-# The ending of files with a text in each line.
-_LINES = ".txt"
+# The options of a table, by name.
+_OF_FILES = {
+    "column": "--column",
+    "text_pair": "--text-pair",
+    "separator": "--separator",
+    "has_header": "--no-header",
+}
 # The columns that the user gave, to show beside the answer; and the row to send.
 QueryRow = tuple[dict[str, Any], dict[str, Any]]
 Wrap = Callable[[BinaryIO], BinaryIO]
@@ -165,7 +170,7 @@ def _from_file(
 
 def _records(file: Path, wrap: Wrap | None, form: dict[str, Any]) -> Iterator[Record]:
     """Yield the rows of a table, or the lines of a `.txt`."""
-    if ending_of(file) != _LINES:
+    if ending_of(file) != TEXT_LINES:
         yield from iter_records(file, wrap, **form)
         return
     checked_separator(file, **form)

@@ -11,12 +11,19 @@ from typing import Any, Protocol
 
 from keras_selfattn.data.formats.arrow_tables import Feature, class_features, named_classes
 from keras_selfattn.data.formats.arrow_values import held_values, plain_views, unreadable
-from keras_selfattn.data.formats.records import FIRST_ROWS, Place, Row, columns_of, iter_rows, iter_text_lines
+from keras_selfattn.data.formats.records import (
+    FIRST_ROWS,
+    TEXT_LINES,
+    Place,
+    Row,
+    columns_of,
+    iter_rows,
+    iter_text_lines,
+)
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import ConfigError, DataError
 
-LINES = ".txt"
-TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", LINES)
+TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", TEXT_LINES)
 PARQUET = ".parquet"
 ENDINGS = (*TEXT_ENDINGS, PARQUET)
 
@@ -99,7 +106,7 @@ def open_rows(path: Path, separator: str | None = None, has_header: bool = True)
 class _TextReader:
     def __init__(self, path: Path, separator: str | None, has_header: bool) -> None:
         self._path, self._form = path, {"separator": separator, "has_header": has_header}
-        if path.suffix.lower() == LINES:
+        if path.suffix.lower() == TEXT_LINES:
             checked_separator(path, **self._form)
             next(iter_text_lines(path))  # or it is empty
             self.columns = ["text"]
@@ -130,7 +137,7 @@ class _TextReader:
         return next((row.values for row in rows if row.values is not None), {})
 
     def _rows(self, start: Place) -> Iterator[Row]:
-        if self._path.suffix.lower() == LINES:
+        if self._path.suffix.lower() == TEXT_LINES:
             return iter_text_lines(self._path, start=start)
         return iter_rows(self._path, **self._form, start=start)
 

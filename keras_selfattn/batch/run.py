@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from keras_selfattn.batch.journal import Journal, open_journal, published, writing
 from keras_selfattn.batch.length_batches import BatchModel
 from keras_selfattn.batch.part import Answered, Part, answered
-from keras_selfattn.batch.row_files import ENDINGS, LINES, PARQUET, arrow
+from keras_selfattn.batch.row_files import ENDINGS, PARQUET, arrow
 from keras_selfattn.batch.row_writers import writer_for
+from keras_selfattn.data.formats.records import TEXT_LINES
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files.atomic import check_writable, is_stream
 
@@ -229,7 +230,7 @@ def _check_ending(file: Path) -> None:
 
 def _target_of(file: Path) -> Path:
     """Return the name of a file's answers in a folder: a .txt, which has no columns, becomes JSON Lines."""
-    return Path(f"{file.name}.jsonl" if file.suffix.lower() == LINES else file.name)
+    return Path(f"{file.name}.jsonl" if file.suffix.lower() == TEXT_LINES else file.name)
 
 
 def _is_table(file: Path) -> bool:

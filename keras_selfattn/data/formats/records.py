@@ -17,6 +17,8 @@ from keras_selfattn.errors import DataError, first_line
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 
+# The ending of files with a text in each line.
+TEXT_LINES = ".txt"
 # Rows of JSON Lines that tell the columns.
 FIRST_ROWS = 1000
 # The most bytes of a row: a quote that nobody closes would read the rest of a file into memory.
