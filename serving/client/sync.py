@@ -274,7 +274,7 @@ class Client(BaseClient[Transport]):
 
         Raises:
             InvalidInputError: query, documents or k are none; the model takes no pairs; it is a classifier,
-                and `label` is none of its labels, which the message lists.
+                and `label` is none of its labels, which the message lists; its rows have several labels.
             FailedPreconditionError: the model answers with neither a label nor one number.
             ServingError: as for `predict`.
 

@@ -24,6 +24,8 @@ from ..wire.signature_names import (
     EMBEDDING,
     END,
     LABEL,
+    LABELS,
+    PREDICTIONS,
     PROBABILITIES,
     SCORE,
     SPANS,
@@ -133,6 +135,11 @@ class TaskCalls:
             raise server.refused(
                 f"rank is for a model of pairs of texts, with the inputs {TEXT!r} and {TEXT_PAIR!r}. The "
                 f"signature {DEFAULT_SIGNATURE!r} is {signature!r}"
+            )
+        if LABELS in signature.outputs:
+            raise server.refused(
+                "rank is for a model that gives each row one label, or one number. This one gives a row any "
+                f"number of labels: order the documents by {PROBABILITIES!r} of `predict`"
             )
         if not all(name in signature.outputs for name in _CLASSIFIES):
             if label is not None:

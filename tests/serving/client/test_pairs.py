@@ -197,6 +197,15 @@ def test_a_model_that_gives_no_score_of_pairs_is_told():
         client.rank("q", ["a"])
     with pytest.raises(errors.InvalidInputError, match="label= is for a classifier: leave it out"):
         client.rank("q", ["a"], label="same")
+    several = {
+        "labels": TensorSpec("string", (None, None)),
+        "probabilities": TensorSpec("float32", (None, 2)),
+    }
+    for label in (None, "same"):
+        with pytest.raises(
+            errors.InvalidInputError, match="gives a row any number of labels: order the docum"
+        ):
+            Client(transport=FunctionTransport(dict, Signature(SPECS, several))).rank("q", ["a"], label=label)
     one = FunctionTransport(dict, Signature({"text": SPECS["text"]}, {"predictions": SPECS["text"]}))
     with pytest.raises(
         errors.InvalidInputError, match="rank is for a model of pairs of texts, with the inputs"
