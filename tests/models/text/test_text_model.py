@@ -219,6 +219,8 @@ def test_a_pair_asked_of_a_model_of_one_text_and_columns_without_texts_are_refus
         of_words(False).predict([("a", "b")], verbose=0)
     with pytest.raises(DataError, match="`text_pair` is empty in all 4 pairs"):
         models.TextClassifier(SMALL).adapt([("a", ""), ("b", " ")] * 2, ["+", "-"] * 2)
+    with pytest.raises(DataError, match="Pairs of texts and labels differ in number. Received 12 and 11"):
+        models.TextClassifier(SMALL).adapt(PAIRS, LABELS[1:])
     with pytest.raises(DataError, match="Rows of this model are two texts"):
         models.TextClassifier(SMALL, text_pairs=True).adapt(["a", "b"] * 2, ["+", "-"] * 2)
     with pytest.raises(ConfigError, match="`text_pairs` must be True, False or None. Received 1"):
