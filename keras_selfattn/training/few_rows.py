@@ -44,9 +44,8 @@ def trains_on_pairs(model: RawModel, rows: LabelledRows, config: TrainConfig) ->
     one_label = model.head.target_kind == ONE_LABEL
     if start is None or not isinstance(model.config, FineTunedConfig) or not one_label:
         return False
-    if (
-        model.row_kind != TEXTS
-    ):  # rows of two texts say by their label how these are related, not what they are
+    # The label of two texts says how these are related, not what they are.
+    if model.row_kind != TEXTS:
         return False
     frozen = model.config.frozen_layers == model.config.num_layers
     few = len(rows) <= FEW_ROWS and not config.label_smoothing
