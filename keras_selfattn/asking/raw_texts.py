@@ -25,8 +25,8 @@ from keras_selfattn.serving.wire.signature_names import (
 
 SPAN_OUTPUTS = (LABEL, START, END, COUNT)
 """What a span in doccano's form is made of."""
-# The column of a row that holds tokens that are split.
-_TOKENS = "tokens"
+TOKENS = "tokens"
+"""The column of a row that holds tokens that are split."""
 # Where annotation tools write the spans of a text, and what joins two of them.
 _ANNOTATIONS = ("label", "labels", "entities", "spans", "relations")
 
@@ -97,17 +97,17 @@ def choice_for(
         'texts'
     """
     name = column or (trained if trained in row else None)
-    if name is None and TEXT in row and not _are_tokens(row.get(_TOKENS)):
+    if name is None and TEXT in row and not are_tokens(row.get(TOKENS)):
         name = TEXT
     elif name is None:
-        name = next(iter(row)) if len(row) == 1 else _TOKENS
-    if name == _TOKENS or name not in row or isinstance(row[name], list):
+        name = next(iter(row)) if len(row) == 1 else TOKENS
+    if name == TOKENS or name not in row or isinstance(row[name], list):
         return SignatureChoice("tokens", where, given)
     # The column of a training may be that of tokens, whatever its name.
     return SignatureChoice("texts" if name == TEXT != trained else "either", where, given)
 
 
-def _are_tokens(value: Any) -> bool:
+def are_tokens(value: Any) -> bool:
     """Return True for tokens that are split; those of Prodigy are objects, with places in their text."""
     is_of_tool = isinstance(value, list) and any(isinstance(each, dict) for each in value)
     return value is not None and not is_of_tool

@@ -12,8 +12,10 @@ from keras_selfattn.asking.input_cells import input_columns, input_value, is_tex
 from keras_selfattn.asking.raw_texts import (
     OFFSETS,
     SPAN_OUTPUTS,
+    TOKENS,
     annotated_record,
     answers_spans,
+    are_tokens,
     asked_outputs,
     columns_without_rest,
     doccano_spans,
@@ -116,9 +118,9 @@ class PendingWindow:
     def __init__(self, part: Part, window: Window, model: BatchModel, executor: Executor) -> None:
         self._part, self._window = part, window
         self._problems = dict(window.problems)
+        self._of_spans = answers_spans(model.signature)
         self._kept, inputs = self._read(model.signature)
         self._inputs = inputs
-        self._of_spans = answers_spans(model.signature)
         outputs = asked_outputs(list(part.outputs)) if self._of_spans else list(part.outputs)
         self._answers = PendingAnswers(model, inputs, outputs, part.batch_size, executor)
 
@@ -178,6 +180,7 @@ class PendingWindow:
         for place in range(len(self._window.lines)):
             try:
                 row = {name: self._cell(signature, name, values[place]) for name, values in columns.items()}
+                self._check_text(place, row)
                 self._check_columns(place, taken)
             except DataError as error:
                 self._problems[self._window.lines[place]] = str(error)
@@ -192,6 +195,17 @@ class PendingWindow:
         if value is None and not is_text(signature, name):
             raise DataError(f"it has no {column!r}")
         return input_value(signature, name, value, repr(column))
+
+    def _check_text(self, place: int, row: Mapping[str, Any]) -> None:
+        """Raise DataError for a row of tokens where raw texts are asked for: its text is no empty one."""
+        if not self._of_spans or any(row.values()):
+            return
+        record, (column,) = self._window.records[place], self._part.inputs.values()
+        if record.get(column) is None and are_tokens(record.get(TOKENS)):
+            raise DataError(
+                f"it has tokens and no {column!r}, where the first rows are raw texts: give them a file of "
+                "their own"
+            )
 
     def _check_columns(self, place: int, taken: set[str]) -> None:
         if problem := self._window.problem(place):

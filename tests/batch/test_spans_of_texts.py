@@ -175,6 +175,15 @@ def test_a_row_whose_label_is_no_list_of_spans_is_told(spans, tmp_path):
     assert (told["line"], "column 'label'" in told["reason"]) == (2, True)
 
 
+def test_a_row_of_tokens_among_raw_texts_is_told(spans, tmp_path):
+    """Its text is missing, so that it would be an empty one without spans."""
+    done, found = spans("in.jsonl", lines([{"text": "ADA"}, {"tokens": ["EU"]}, {"id": 7}]))
+    assert (done.exit_code, [row["text"] for row in found]) == (6, ["ADA", ""])
+    (told,) = map(json.loads, (tmp_path / "out.jsonl.errors.jsonl").read_text().splitlines())
+    reason = "it has tokens and no 'text', where the first rows are raw texts: give them a file of their own"
+    assert told == {"line": 2, "reason": reason}
+
+
 def test_files_of_a_folder_hold_rows_of_one_kind(predict, labeller, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text(lines([{"text": "ADA"}]))
