@@ -12,6 +12,7 @@ from keras_selfattn.rows.containers import ordered_rows, refuse_table
 from keras_selfattn.rows.inferred import inferred_row_kind, inferred_target_kind
 from keras_selfattn.rows.kind import RowKind
 from keras_selfattn.rows.targets import TargetKind
+from keras_selfattn.rows.text_pairs import is_table_of_pairs, pairs_of_table
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,9 @@ def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
 
 
 def _as_list(column: Any) -> Any:
-    """A column as a list; anything else is left to the readers of the rows."""
+    """A column, or both of pairs of texts, as a list; anything else is left to the readers of the rows."""
+    if is_table_of_pairs(column):
+        return pairs_of_table(column)
     column = ordered_rows(column)
     if isinstance(column, list | str | bytes) or not hasattr(column, "__iter__"):
         return column

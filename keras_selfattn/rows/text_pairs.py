@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.containers import as_column, columns_of, ordered_rows
 from keras_selfattn.rows.kind import RowKind, Written
 from keras_selfattn.rows.texts import TEXTS, TextRows
 
@@ -69,6 +69,36 @@ def is_pair(row: Any) -> bool:
     if isinstance(row, dict):
         return row.keys() == set(NAMES)
     return isinstance(row, list | tuple | np.ndarray) and len(row) == 2 and all(map(_is_text, row))
+
+
+def has_both_columns(x: Any) -> bool:
+    """Return True for a table that has the columns of both texts, `NAMES`, and may have others."""
+    names = columns_of(x)
+    return all(name in names for name in NAMES)
+
+
+def is_table_of_pairs(x: Any) -> bool:
+    """Return True for a table of both columns alone, in any order."""
+    return has_both_columns(x) and len(columns_of(x)) == len(NAMES)
+
+
+def pairs_of_table(table: Any) -> list[TextPair]:
+    """Return the rows of a table of both columns, which their names tell, not their order.
+
+    Raises:
+        DataError: if one column is longer than the other.
+
+    Example:
+
+        >>> pairs_of_table({"text_pair": ["Yes."], "text": ["Is it good?"]})
+        [('Is it good?', 'Yes.')]
+    """
+    first, second = (as_column(name, table[name]) for name in NAMES)
+    if len(first) != len(second):
+        raise DataError(
+            f"`{NAMES[0]}` and `{NAMES[1]}` differ in number. Received {len(first)} and {len(second)} texts."
+        )
+    return list(zip(first, second, strict=True))
 
 
 def _pair(row: int, given: Any) -> TextPair:

@@ -77,6 +77,12 @@ def rows(*lengths):
     return [np.arange(1, length + 1, dtype=np.int32) for length in lengths]
 
 
+@pytest.mark.parametrize("table", [pd.DataFrame, dict])
+def test_both_texts_of_pairs_are_known_by_their_columns_not_by_the_order_of_these(table):
+    rows = as_rows((table({"text_pair": ["Yes.", "No."], "text": ["Is it?", "Why?"]}), ["+", "-"]), "rows")
+    assert rows.inputs == [("Is it?", "Yes."), ("Why?", "No.")]
+
+
 def test_one_row_of_each_label_cannot_be_split():
     rows = LabelledRows([f"text {n}" for n in range(30)], [f"label {n}" for n in range(30)], "made up")
     alike = LabelledRows(["good", "bad"] * 30, ["+", "-"] * 30, "made up")

@@ -25,9 +25,17 @@ from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
 from keras_selfattn.models.word_model import WordModel, Words
-from keras_selfattn.rows.containers import as_column, columns_of, ordered_rows, refuse_table
+from keras_selfattn.rows.containers import columns_of, ordered_rows, refuse_table
 from keras_selfattn.rows.kind import RowKind
-from keras_selfattn.rows.text_pairs import NAMES, TEXT_PAIRS, TextPair, is_pair
+from keras_selfattn.rows.text_pairs import (
+    NAMES,
+    TEXT_PAIRS,
+    TextPair,
+    has_both_columns,
+    is_pair,
+    is_table_of_pairs,
+    pairs_of_table,
+)
 from keras_selfattn.rows.texts import TEXTS
 
 Tensor = Any
@@ -154,8 +162,8 @@ class TextModel(WordModel[TextWords]):
         if self.text_pairs is False or is_source(x):
             return super().given_rows(x)
         if self._is_table_of_pairs(x):
-            return _columns_as_pairs(x)
-        if _has_both(x):
+            return pairs_of_table(x)
+        if has_both_columns(x):
             _refuse_more_columns(x)
         if isinstance(x, tuple) and x and all(map(_is_string, x)):
             _refuse_columns(x)
@@ -186,7 +194,7 @@ class TextModel(WordModel[TextWords]):
         return self._is_table_of_pairs(x) or TEXTS.are_rows(x)
 
     def _is_table_of_pairs(self, x: Any) -> bool:
-        return self.text_pairs is not False and _has_both(x) and len(columns_of(x)) == len(NAMES)
+        return self.text_pairs is not False and is_table_of_pairs(x)
 
     @property
     def _step_span(self) -> int | None:
@@ -279,12 +287,6 @@ def _may_be_columns(x: Any) -> bool:
     )
 
 
-def _has_both(x: Any) -> bool:
-    """Return True for a table that has the columns of both texts."""
-    names = columns_of(x)
-    return all(name in names for name in NAMES)
-
-
 def _refuse_more_columns(table: Any) -> NoReturn:
     """Raise DataError for a table that is neither one column of texts nor the two of pairs."""
     names = ", ".join(map(repr, columns_of(table)[:10]))
@@ -302,16 +304,6 @@ def _refuse_columns(x: Any) -> NoReturn:
         "pairs, `list(zip(texts, text_pairs))`, one array of shape [rows, 2], or a dict of the columns "
         f"{' and '.join(map(repr, NAMES))}."
     )
-
-
-def _columns_as_pairs(table: Any) -> list[TextPair]:
-    """Return the rows of a table of two columns of texts."""
-    first, second = (as_column(name, table[name]) for name in NAMES)
-    if len(first) != len(second):
-        raise DataError(
-            f"`{NAMES[0]}` and `{NAMES[1]}` differ in number. Received {len(first)} and {len(second)} texts."
-        )
-    return list(zip(first, second, strict=True))
 
 
 def _is_string(inputs: Tensor) -> bool:
