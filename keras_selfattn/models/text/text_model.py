@@ -109,6 +109,12 @@ class TextModel(WordModel[TextWords]):
         undecided = self.text_pairs is None and self.row_kind == TEXTS
         return TEXT_PAIRS if undecided and _begins_with_pair(x) else self.row_kind
 
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        # Keras would read an array of a table, whose columns may be in any order.
+        if hasattr(inputs, "__array__") and self._is_table_of_pairs(inputs):
+            inputs = pairs_of_table(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core
         if _is_string(inputs):
@@ -170,7 +176,7 @@ class TextModel(WordModel[TextWords]):
         return super().given_rows(x)
 
     def read_inputs(self, x: Any) -> list[Any]:
-        x = ordered_rows(x)
+        x = pairs_of_table(x) if self._is_table_of_pairs(x) else ordered_rows(x)
         if tf.is_tensor(x):
             x = np.asarray(x)
         if columns_of(x):

@@ -193,6 +193,12 @@ def test_what_is_no_pair_is_refused_by_name(adapted, asked, message):
         adapted.predict(asked, verbose=0)
 
 
+def test_a_table_of_both_columns_is_called_and_explained_too(adapted):
+    table = pd.DataFrame({"text_pair": ["a film"], "text": ["good"]})
+    np.testing.assert_array_equal(adapted(table), adapted([("good", "a film")]))
+    assert adapted.explain(table)[0].tokens == adapted.explain([("good", "a film")])[0].tokens
+
+
 def test_batches_of_a_source_are_tables_of_both_columns_or_pairs(adapted):
     wanted = adapted.predict(PAIRS, verbose=0)
     columns = dict(zip(("text_pair", "text"), list(zip(*PAIRS, strict=True))[::-1], strict=True))
