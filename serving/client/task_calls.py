@@ -326,8 +326,8 @@ def _rows_of(values: Inputs | Texts) -> Inputs:
 
 def _documents(documents: Any) -> list[str]:
     """Return the documents of a ranking as a list, each checked to be a text."""
-    no_list = isinstance(documents, str | bytes | Mapping) or not hasattr(documents, "__iter__")
-    if no_list or hasattr(documents, "columns"):  # a table yields the names of its columns
+    is_table = hasattr(documents, "columns")  # which yields their names
+    if is_table or isinstance(documents, str | bytes | Mapping) or not hasattr(documents, "__iter__"):
         raise InvalidInputError(f"documents must be a list of texts. Received {documents!r:.60}")
     texts: list[Any] = list(documents)
     for place, text in enumerate(texts):
