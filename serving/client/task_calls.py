@@ -351,7 +351,7 @@ def _bounded(query: str, documents: Sequence[str], most: int) -> list[range]:
 
 def _texts_of(values: Any) -> list[str]:
     """Return texts as a list of str, from which spans are cut; bytes are read as UTF-8, as the graph does."""
-    if isinstance(values, Mapping):
+    if isinstance(values, Mapping) or hasattr(values, "columns"):  # a table yields the names of its columns
         raise InvalidInputError(f"texts must be a list of str. Received {cast(Any, values)!r:.60}")
     found: list[str] = []
     rows: Any = _rows_of(values)

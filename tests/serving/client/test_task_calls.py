@@ -4,6 +4,7 @@ import re
 
 import grpc
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from stock_serving import StockServing, StockSignature
@@ -270,6 +271,7 @@ def test_spans_that_are_none_of_their_text_are_malformed(stock_server, connect, 
         ("Ada", "pass a list"),
         ([["Ada"]], r"text 0 .* is not a str. Received \['Ada'\]"),
         (["a", None], r"text 1 .* is not a str"),
+        (pd.DataFrame({"text": ["Ada"]}), "texts must be a list of str"),
         ({"text": ["Ada"]}, "must be a list of str. Received {'text'"),
         (["\ud800"], "input 'text'"),
     ],
