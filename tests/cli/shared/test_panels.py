@@ -102,7 +102,7 @@ def test_a_new_task_is_in_the_help_and_refuses_options_without_a_change_of_the_c
     assert re.search(r"^  sound       \.wav                 sounds with a label each$", text, re.MULTILINE)
     panel = text.partition("Only for the task sound:\n")[2].partition("\n\n")[0]
     assert panel.split() == ["--pitch", "N", "Hertz", "that", "are", "heard."]
-    assert "Only for the tasks text and sound:\n  --no-wide " in text
+    assert "Only for the tasks text, score and sound:\n  --no-wide " in text
     refused = run("x.csv", "--output", "run", "--task", "text", "--pitch", "3").stderr
     assert refused.startswith("Error: --pitch is for the task sound. The task is text: leave it out")
     refused = run("x.csv", "--output", "run", "--task", "sound", "--balanced").stderr
