@@ -24,6 +24,7 @@ RANDOM = np.random.default_rng(0)
 WORDS = [f"w{number}" for number in range(12)]
 TOKENS = [list(RANDOM.choice(WORDS, 64)) for _ in range(64)]
 TEXTS = [" ".join(row) for row in TOKENS]
+PAIRS = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True))
 PIECES = ["a good film . bad the films badly"] * 400  # 12 pieces each
 SERIES = [RANDOM.normal(size=(48, 2)).cumsum(axis=0).astype("float32") for _ in range(160)]
 IMAGES = RANDOM.uniform(size=(48, 12, 12, 3)).astype("float32")
@@ -49,6 +50,16 @@ CASES = {
         learned(models.TextClassifier(SMALL | {"members": 2}), TEXTS[:8], alternating(TEXTS[:8])),
         TEXTS,
         one_label(TEXTS),
+    ),
+    "pairs": lambda folder: (
+        learned(models.TextClassifier(SMALL), PAIRS[:8], alternating(PAIRS[:8])),
+        PAIRS,
+        one_label(PAIRS),
+    ),
+    "scores": lambda folder: (
+        learned(models.TextRegressor(SMALL), TEXTS[:8], [0.0, 1.0] * 4),
+        TEXTS,
+        [9.0] * len(TEXTS),
     ),
     "tokens": lambda folder: (
         learned(models.TokenClassifier(SMALL), TOKENS, [alternating(row) for row in TOKENS]),
