@@ -425,9 +425,7 @@ TASKS = (
             "label_separator": None,
             **_OF_TABLES,
         },
-        settings=frozenset(
-            {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
-        ),
+        settings=_OF_TEXTS,
         read=_texts,
         chosen=_MEMBERS,
         begins=True,

@@ -59,6 +59,7 @@ MODULES = (
     "rows/label_names.py",
     "rows/series.py",
     "rows/targets.py",
+    "rows/text_pairs.py",
     "rows/text_spans.py",
     "rows/texts.py",
     "rows/tokens.py",

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
+from keras_selfattn.asking.input_cells import (
+    NamedColumns,
+    check_text_pair,
+    input_columns,
+    input_value,
+    is_text,
+)
 from keras_selfattn.asking.raw_texts import SignatureChoice, choice_for
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.formats.records import FIRST_ROWS, TEXT_LINES, Record, iter_records, iter_text_lines
@@ -150,7 +156,8 @@ def _from_file(
     signature: Signature, file: Path, named: NamedColumns, form: dict[str, Any], wrap: Wrap | None
 ) -> Iterator[QueryRow]:
     known, records = _with_columns(file, _records(file, wrap, form))
-    if column in known:
+    check_text_pair(signature, named.text_pair)
+    if named.column in known and not takes_pairs(signature):
         _only_input(signature, "--column")
     columns = input_columns(signature, file, known, named) if known else {}
     for line, record in records:

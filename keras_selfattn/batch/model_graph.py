@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.asking.input_cells import NamedColumns
 from keras_selfattn.asking.raw_texts import SignatureChoice
 from keras_selfattn.errors import ConfigError, DataError, first_line
 from keras_selfattn.files.folder_kinds import holds_pretrained

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import input_columns, input_value, is_text
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, is_text
 from keras_selfattn.asking.raw_texts import (
     OFFSETS,
     SPAN_OUTPUTS,
@@ -293,13 +293,13 @@ def part_for(
     """
     present = open_rows(file, separator, has_header).columns
     # A JSON Lines file without a readable row has no columns; its rows are errors.
-    inputs = input_columns(signature, file, columns, column) if columns else {}
-    table = (file, target, separator, has_header, tuple(columns), inputs)
+    inputs = input_columns(signature, file, present, columns, trained_columns) if present else {}
+    table = (file, target, separator, has_header, tuple(present), inputs)
     if answers_spans(signature) and not outputs:
-        _check_replaced(file, target, columns)
+        _check_replaced(file, target, present)
         names = {name: name for name in SPAN_OUTPUTS}
         return Part(*table, names, batch_size, named, offsets or OFFSETS.choices[0])
-    names = answer_columns(signature, outputs, columns, str(file))
+    names = answer_columns(signature, outputs, present, str(file))
     return Part(*table, names, batch_size, named)
 
 

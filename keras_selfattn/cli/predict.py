@@ -21,6 +21,7 @@ from keras_selfattn.asking.commands import (
     connected,
 )
 from keras_selfattn.asking.exit_status import SOME_ROWS
+from keras_selfattn.asking.input_cells import NamedColumns
 from keras_selfattn.asking.raw_texts import OFFSETS, SignatureChoice, check_offsets, choice_for
 from keras_selfattn.batch.journal import errors_of, partial_of, unfinished, writing
 from keras_selfattn.batch.row_files import open_rows
@@ -146,7 +147,7 @@ def _loaded(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str
     from keras_selfattn.batch.model_graph import find_model
 
     found = find_model(model)
-    choice = _signature_choice(files, options, found.column)
+    choice = _signature_choice(files, options, found.columns.column)
     made_of = {"model": found.digest, "options": _read(options)}
 
     @contextmanager
@@ -171,7 +172,7 @@ def _loaded(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str
 
         with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
             connect(options["ray"], options["timeout"], "ray.data")
-        make_part = partial(_part, trained_column=found.column, options=options)
+        make_part = partial(_part, trained_columns=found.columns, options=options)
         yield RayEngine(found, choice, make_part, options["workers"])
 
     return made_of, local if options["ray"] is None else on_ray
@@ -201,10 +202,10 @@ _CALLS = 4
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that answers depend on."""
-    return {
-        name: options[name]
-        for name in ("column", "separator", "has_header", "outputs", "signature", "offsets")
-    }
+    names = ("column", "separator", "has_header", "outputs", "signature")
+    # A run that an earlier version began has no such options.
+    later = {name: options[name] for name in ("text_pair", "offsets") if options[name] is not None}
+    return {name: options[name] for name in names} | later
 
 
 def _as_begun(output: Path, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Texts with a score each, or several, from the columns of tables."""
+"""Texts, or pairs of texts, with a score each, or several, from the columns of tables."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ import numpy as np
 from keras_selfattn.data.formats.plain_numbers import bare, number_of
 from keras_selfattn.data.formats.records import Record
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.texts import read_columns, texts_of
+from keras_selfattn.data.texts import check_text_pair, pairs_of, read_columns, texts_of
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.containers import ordered_rows
 from keras_selfattn.rows.targets import NUMBERS
+from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
 
 
@@ -22,6 +23,7 @@ def read_scores(
     text: str = "text",
     label: str | Sequence[str] = "label",
     *,
+    text_pair: str | None = None,
     separator: str | None = None,
     has_header: bool = True,
 ) -> LabelledRows:
@@ -33,6 +35,7 @@ def read_scores(
         path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet` or `.feather` file.
         text: name of the column with the texts; its number, such as "2", without a header.
         label: name of the column with the scores, or several with commas between them, or a list of names.
+        text_pair: name of the column with the second text of each row, as for `read_table`.
         separator: the separator of columns, as for `records.iter_records`.
         has_header: False if the first line is a row.
 
@@ -53,8 +56,11 @@ def read_scores(
     """
     file = Path(path)
     hint = " Name those with `text` (--text) and `label` (--label)."
+    both = (text,) if text_pair is None else (text, text_pair)
+    if text_pair is not None:
+        hint = " Name those with `text` (--text), `text_pair` (--text-pair) and `label` (--label)."
     form: dict[str, Any] = {"separator": separator, "has_header": has_header}
-    records = read_columns(file, (text,), hint, **form)
+    records = read_columns(file, both, hint, **form)
     names = _names(label, records)
     if text in names:
         raise DataError(
@@ -70,7 +76,8 @@ def read_scores(
     _check_alike(file, names, records, found)
     scores = [np.concatenate(row) for row in found]
     where = [line for line, _ in records]
-    return LabelledRows(texts, scores, str(file), where, kind=TEXTS, target_kind=NUMBERS)
+    kind = TEXTS if text_pair is None else TEXT_PAIRS
+    return LabelledRows(inputs, scores, str(file), where, kind=kind, target_kind=NUMBERS)
 
 
 def _names(label: str | Sequence[str], records: Sequence[Record]) -> list[str]:

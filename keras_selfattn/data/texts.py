@@ -86,7 +86,7 @@ def read_table(
         return read_fasttext(file)
     records = _table_records(file, (text, text_pair, label), separator=separator, has_header=has_header)
     texts = texts_of(file, text, records)
-    inputs: Sequence[Any] = texts if text_pair is None else _pairs(file, texts, text_pair, records)
+    inputs: Sequence[Any] = texts if text_pair is None else pairs_of(file, texts, text_pair, records)
     if not any(isinstance(record.get(label), list) for _, record in records):
         records = _with_lists(file, label, label_separator, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
@@ -119,11 +119,11 @@ def check_text_pair(text_pair: str, **columns: Sequence[str]) -> None:
                 f"`text_pair` (--text-pair) must be another column than `{name}` (--{name}). Received "
                 f"{text_pair!r} for both."
             )
-    hint = " Name those with `text` (--text), `text_pair` (--text-pair) and `label` (--label)."
-    return read_columns(file, (text, text_pair, label), hint, **form)
 
 
-def _pairs(file: Path, texts: Sequence[str], column: str, records: Sequence[Record]) -> list[tuple[str, str]]:
+def pairs_of(
+    file: Path, texts: Sequence[str], column: str, records: Sequence[Record]
+) -> list[tuple[str, str]]:
     """Return the pairs of the texts and those of a second column, whose empty ones are told."""
     seconds = texts_of(file, column, records)
     if not any(second.strip() for second in seconds):

@@ -61,7 +61,7 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         )
         spans = marked_rows(rows, head_metrics(head).rows_of_spans(rows, outputs))
         return Section(title, [f"{about} The wrong token is framed.", table, *spans])
-    inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
+    named, inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
     cells = [
         [line[0], *shown, *map(_judged, line[2:-1]), line[-1]]
         for line, shown in zip(lines, inputs, strict=True)

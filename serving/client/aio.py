@@ -143,6 +143,16 @@ class AsyncClient(BaseClient[AsyncTransport]):
     ) -> list[Labelling]:
         return await self._runner.run(self._tasks.label(values, version), timeout)
 
+    @_documented_as(Client.score)
+    async def score(
+        self,
+        values: Inputs,
+        *,
+        version: Version = None,
+        timeout: float | None = None,
+    ) -> np.ndarray:
+        return await self._runner.run(self._tasks.score(values, version), timeout)
+
     @_documented_as(Client.spans)
     async def spans(
         self,

@@ -310,6 +310,32 @@ class Client(BaseClient[Transport]):
         """
         return self._runner.run(self._tasks.label(values, version), timeout)
 
+    def score(
+        self,
+        values: Inputs,
+        *,
+        version: Version = None,
+        timeout: float | None = None,
+    ) -> np.ndarray:
+        """The score of each text, of a served `TextRegressor`, or the number of another row.
+
+        Args:
+            values: a list of str, or other inputs of a model of numbers, as for `predict`.
+            version: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            float32 `[rows]`, in the order of the rows; `[rows, numbers]` of a model with several a row.
+
+        Raises:
+            FailedPreconditionError: the model has no output `predictions`, such as a classifier.
+            ServingError: as for `predict`.
+
+        Example:
+            client.score(["what a film", "a bore"])  # array([4.6, 1.2], dtype=float32)
+        """
+        return self._runner.run(self._tasks.score(values, version), timeout)
+
     def spans(
         self,
         texts: Iterable[str],

@@ -31,11 +31,12 @@ from ..wire.signature_names import (
     SPANS,
     START,
     TEXT,
+    TEXT_PAIR,
 )
-from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
-from .inputs import Inputs, serialized_example
-from .model_metadata import ModelMetadata, TensorSpec
-from .operations import Operations
+from .answers import Classification, Contributions, Explanation, Labelling, Prediction, Ranked, with_text
+from .inputs import Inputs, serialized_example, takes_pairs
+from .model_metadata import ModelMetadata, Signature, TensorSpec
+from .operations import Operations, rows_in_a_call
 from .server_ref import Label, Version
 from .steps import Steps, at_least_one
 
@@ -175,6 +176,13 @@ class TaskCalls:
             self._check(part, part[LABEL].shape == part[SCORE].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
 
+    def score(self, values: Inputs, which: Version) -> Steps[np.ndarray]:
+        """The number of each row, or its numbers."""
+        lack = "without scores"
+        parts = yield from self._parts(_rows_of(values), DEFAULT_SIGNATURE, which, {PREDICTIONS: 2}, lack)
+        found = np.concatenate([part[PREDICTIONS] for part in parts])
+        return found[:, 0] if found.shape[1] == 1 else found
+
     def spans(self, texts: Iterable[str], which: Version) -> Steps[list[list[Span]]]:
         """The spans of each text."""
         raw = _texts_of(texts)
@@ -194,7 +202,7 @@ class TaskCalls:
             for text, row in zip(raw, rows, strict=True)
         ]
 
-    def explain(self, texts: Sequence[str], which: Version) -> Steps[list[Explanation]]:
+    def explain(self, texts: Texts, which: Version) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""
         lack = "without an explanation of texts"
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)

@@ -181,3 +181,20 @@ def test_a_second_column_that_makes_no_pairs_is_refused(tmp_path, columns, said)
 def test_lines_without_columns_are_no_pairs(tmp_path):
     with pytest.raises(ConfigError, match=r"`text_pair` \(--text-pair\) is a column, and .*t.txt has none"):
         read_table(written(tmp_path, "t.txt", "__label__a b\n"), text_pair="b")
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["1", "2.5", "3"], True),
+        (["0", "1", "1"], False),
+        (["1", "2", "good"], False),
+        (["1", "2", "inf"], False),
+    ],
+)
+def test_labels_that_are_all_numbers_are_classes_and_a_note_names_scores(tmp_path, labels, told):
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\n" + "".join(f"t,{label}\n" for label in labels), encoding="utf-8")
+    rows = read_table(file)
+    assert rows.targets == labels
+    assert ("3 labels that are all numbers" in rows.note and "--task score" in rows.note) is told

@@ -78,6 +78,7 @@ def main(folder):
     words.adapt([("a good film", "it is good"), ("a good film", "it is bad")] * 4, ["+", "-"] * 4)
     export_saved_model(words, folder / "pairs")
     export_saved_model(of_pairs, folder / "imported-pairs")
+    export_saved_model(scores, folder / "scores")
     export_saved_model(labeller, folder / "fine-tuned-tokens")
     export_saved_model(mpnet, folder / "encoder-mpnet")
     export_saved_model(imported, folder / "imported")

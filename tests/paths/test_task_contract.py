@@ -60,6 +60,15 @@ def _pairs(folder: Path) -> Path:
     return _written(folder, "rows.csv", ["question,answer,label", *rows])
 
 
+def _score(folder: Path) -> Path:
+    rows = [
+        f"{word} film {n % 3},{stars + n % 3 / 4},{stars > 2:d}"
+        for n in range(_ROWS)
+        for word, stars in (("good", 4), ("bad", 1))
+    ]
+    return _written(folder, "rows.csv", ["text,stars,liked", *rows])
+
+
 def _images(folder: Path) -> Path:
     random = np.random.default_rng(0)
     pictures = [random.integers(low, low + 99, (6, 6, 1), "uint8") for _ in range(_ROWS) for low in (0, 150)]

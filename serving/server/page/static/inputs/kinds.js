@@ -63,6 +63,14 @@ export const KINDS = {
     explained: (_first, _tokens, _signatures, { text, text_pair }) => ({ text, text_pair }),
     hasWords: true,
   },
+  spans: {
+    title: "Text",
+    fit({ spans }) {
+      const text = spans && onlyInput(spans);
+      return text && isOfSpans(spans) && fits(text, "string", 1) ? { signature: "spans", input: text.name } : null;
+    },
+    make: textInput,
+  },
   tokens: {
     title: "Tokens",
     fit: (signatures) => onMain(signatures, (main) => fits(main, "string", 2)),
