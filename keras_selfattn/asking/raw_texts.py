@@ -24,7 +24,7 @@ from keras_selfattn.serving.wire.signature_names import (
 )
 
 SPAN_OUTPUTS = (LABEL, START, END, COUNT)
-"""What a span in doccano's form is made of."""
+"""The outputs that a span in doccano's form is made of."""
 TOKENS = "tokens"
 """The column of a row that holds tokens that are split."""
 # Where annotation tools write the spans of a text, and what joins two of them.

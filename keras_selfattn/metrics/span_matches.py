@@ -1,4 +1,4 @@
-"""How predicted spans meet those that are there: exactly, by overlap, and with which label instead.
+"""Predicted spans beside those that are there: which meet exactly, by overlap, and with which label instead.
 
 Places are tokens or characters: a span of whole tokens has the same matches by both, since two of them share
 a character where they share a token, and have equal ends by one where they have by the other.
