@@ -187,6 +187,58 @@ def fine_tuning(
     report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
 
 
+@main.command("similarity")
+@_options
+@_PRETRAINED_MODEL
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder with LANGUAGE-train.csv, -dev.csv and -test.csv: two texts and a score, without a header.",
+)
+@click.option("--language", default="en", help="Beginning of the names of the files.")
+@click.option("--seeds", type=click.IntRange(1), default=3, help="How often each is trained.")
+@click.option("--rows", type=click.IntRange(20), help="The most rows of each file; all by default.")
+@click.option("--score-loss", default="order", type=click.Choice(["order", "cosine"]), help="Loss of ours.")
+@click.option("--peer-loss", default="order", type=click.Choice(["order", "cosine"]), help="Of the peer.")
+@click.option("--rate", type=float, help="Learning rate of ours.")
+@click.option("--peer-rate", type=float, help="Learning rate of the peer; 5e-5 by default.")
+@click.option("--epochs", type=click.IntRange(1), help="Of ours.")
+@click.option("--peer-epochs", type=click.IntRange(1), help="Of the peer; 4 by default.")
+@click.option(
+    "--batch-size", type=click.IntRange(2), help="Of both; 32 of ours and 16 of the peer by default."
+)
+def similarity(
+    model: Path,
+    data: Path,
+    language: str,
+    seeds: int,
+    rows: int | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    score_loss: str,
+    peer_loss: str,
+    rate: float | None,
+    peer_rate: float | None,
+    epochs: int | None,
+    peer_epochs: int | None,
+    batch_size: int | None,
+    **settings: Any,
+) -> None:
+    """Correlation and cost of vectors trained on pairs with scores: ours and sentence-transformers."""
+    from benchmarks import similarity as benchmark
+    from benchmarks.peers.bi_encoders import Recipe
+
+    check_plot(plot)
+    recipes = {
+        "ours": Recipe(score_loss, rate, epochs, batch_size),
+        "sentence-transformers": Recipe(peer_loss, peer_rate, peer_epochs, batch_size),
+    }
+    shown = {name: name for name in ("spearman", "seconds", "cpu s")} | _MEMORY
+    table = benchmark.run(_settings(settings), model, data, language, seeds, recipes, rows)
+    report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
+
+
 @main.command("tuning")
 @_options
 @click.option(

@@ -14,7 +14,7 @@ from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
-from keras_selfattn.rows.targets import LABEL_PER_POSITION, NUMBERS, ONE_LABEL, TargetKind
+from keras_selfattn.rows.targets import LABEL_PER_POSITION, NUMBERS, ONE_LABEL, SIMILARITY, TargetKind
 
 if TYPE_CHECKING:
     from keras_selfattn.models.raw_model import RawModel
@@ -46,7 +46,24 @@ OPTIONS = (
         "--text-pair",
         "Column with the second text of each row: a hypothesis, an answer.",
         metavar="COLUMN",
-        without="one text a row",
+        without="text_pair; of labels and scores: one text a row",
+    ),
+    OptionSpec(
+        "--negative",
+        "Column with texts that do not belong to the first one of their row; may be given again.",
+        name="negatives",
+        metavar="COLUMN",
+        default=(),
+        without="none",
+        many=True,
+        read=lambda names: tuple(names) or None,
+    ),
+    OptionSpec(
+        "--score-loss",
+        "For pairs with scores: learn the order of the scores, whatever their range, or the score as the "
+        "cosine, from -1 to 1.",
+        choices=("order", "cosine"),
+        without="order",
     ),
     OptionSpec(
         "--label-separator",
@@ -56,7 +73,13 @@ OPTIONS = (
     ),
     OptionSpec("--tokens", "Units of a text.", choices=("words", "characters"), without="words"),
     OptionSpec("--keep-case", "Tell upper case from lower case.", name="lowercase", switch=False),
-    OptionSpec("--max-tokens", "Cut texts after so many tokens.", kind=int, least=1, without="100000"),
+    OptionSpec(
+        "--max-tokens",
+        "Cut texts after so many tokens.",
+        kind=int,
+        least=1,
+        without="100000; with --from its own limit",
+    ),
     OptionSpec(
         "--training-span",
         "Tokens of a long text that a training step reads.",
@@ -84,6 +107,7 @@ OPTIONS = (
         name="frozen_layers",
         kind=int,
         least=1,
+        without="0, all learn",
     ),
     OptionSpec(
         "--members", "Encoders side by side; their answers are averaged.", kind=int, least=1, without="2"
@@ -165,7 +189,10 @@ OPTIONS = (
 )
 """Options that are for some tasks, in the order of the help; a task has those that it names."""
 # Types of readers' arguments.
-_TYPES = {option.name: option.kind if option.switch is None else bool for option in (*COLUMNS, *OPTIONS)}
+_TYPES = {
+    option.name: list if option.many else option.kind if option.switch is None else bool
+    for option in (*COLUMNS, *OPTIONS)
+}
 
 
 @dataclass(frozen=True)
@@ -229,7 +256,7 @@ class Task:
 
         Args:
             given: the fields.
-            start: for text and tokens, the model whose vocabulary and weights it starts from: its path, or
+            start: the model whose vocabulary and weights it starts from, where `begins` is True: its path, or
                 what `begun` has read there.
 
         Raises:
@@ -258,9 +285,10 @@ class Task:
         """
         kind = self.model_type()
         if not hasattr(kind, "starting_point"):
+            others = ", ".join(task.name for task in TASKS if task.begins)
             raise ConfigError(
-                f"The task is {self.name}: only models of text and tokens begin with others. Leave {start} "
-                "out."
+                f"The task is {self.name}: only models of the tasks {others} begin with others. Leave "
+                f"{start} out."
             )
         return kind.starting_point(start)
 
@@ -370,6 +398,12 @@ def _scores(path: Path, **columns: Any) -> LabelledRows:
     from keras_selfattn.data.scores import read_scores
 
     return read_scores(path, **columns)
+
+
+def _groups(path: Path, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.text_groups import read_groups
+
+    return read_groups(path, **columns)
 
 
 def _images(path: Path, image_size: int | None) -> LabelledRows:
@@ -499,11 +533,23 @@ TASKS = (
         target=NUMBERS,
         begins=True,
     ),
+    Task(
+        name="embedding",
+        kind="TextEncoder",
+        endings=frozenset(),
+        files="only with --task",
+        learned="vectors, from pairs of texts and --from",
+        reading={"text": "text", "text_pair": "text_pair", "label": None, "negatives": None, **_OF_TABLES},
+        settings=frozenset({"max_tokens", "frozen_layers", "score_loss"}),
+        read=_groups,
+        target=SIMILARITY,
+        begins=True,
+    ),
 )
 FILES_BESIDES = (
     "With --task, tokens are read from .jsonl, .parquet, .feather, .iob and .txt files as well, and from "
     "texts with spans: doccano's and Prodigy's .jsonl, Label Studio's .json, brat's folders; texts from .txt "
-    "files in fastText's form; scores from the tables that texts are read from; and series, regression and "
-    "forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files."
+    "files in fastText's form; scores and embedding from the tables that texts are read from; and series, "
+    "regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files."
 )
 """The sentence of the help about files whose ending does not tell their task."""

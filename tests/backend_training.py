@@ -74,6 +74,12 @@ def _short():
     return rows, labels_of(rows)
 
 
+def _pairs():
+    """Pairs of texts, with scores that no two have."""
+    rows, _ = _short()
+    return list(zip(rows, rows[1:] + rows[:1], strict=True)), [n / ROWS for n in range(ROWS)]
+
+
 # The rows and targets of each task, and its model.
 DATA = {
     "text": lambda: (texts(), labels_of(texts())),
@@ -85,6 +91,7 @@ DATA = {
     "images": _images,
     "masked": lambda: (texts(), None),
     "fine-tuned": _short,
+    "vectors": _pairs,
 }
 MODELS = {
     "text": lambda _: models.TextClassifier({**TEXT, "wide": False}),
@@ -96,6 +103,7 @@ MODELS = {
     "images": lambda _: models.ImageClassifier({**SMALL, "augment": False}),
     "masked": lambda _: models.MaskedTokenModel({**SMALL, **NO_DROPOUT}),
     "fine-tuned": lambda start: models.TextClassifier(STILL, start=start),
+    "vectors": lambda start: models.TextEncoder({"dropout": 0.0, "attention_dropout": 0.0}, start=start),
 }
 
 
@@ -142,7 +150,7 @@ def observed(model, rows, targets):
     return {
         "answers": answers.tolist(),
         "losses": losses.found,
-        "figures": [float(each) for each in figures],
+        "figures": np.ravel(figures).tolist(),
         "trained": flat(model.predict(asked, verbose=0)).tolist(),
     }
 

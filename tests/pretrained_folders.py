@@ -422,3 +422,19 @@ def _modernbert_states(config, tensors, ids):
         hidden = hidden * 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
         x = x + linear(f"{layer}mlp.Wo", hidden * gate)
     return normal("final_norm", x)
+
+
+def belonging_in_loops(numbers, vectors):
+    """The loss of texts that belong together: the mean cross-entropy of each row's own document, in loops."""
+    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    losses = []
+    for row, names in enumerate(numbers):
+        belong = {other[1] for other in numbers if other[0] == names[0]}
+        exponents = []
+        for other, texts in enumerate(numbers):
+            for place in range(1, len(texts)):
+                own = (other, place) == (row, 1)
+                if own or texts[place] not in {*belong, names[0], -1}:
+                    exponents.append(np.exp(20 * unit[row, 0] @ unit[other, place]))
+        losses.append(np.log(np.sum(exponents)) - 20 * unit[row, 0] @ unit[row, 1])
+    return np.mean(losses)

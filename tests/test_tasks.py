@@ -33,6 +33,11 @@ def test_the_tasks_that_begin_with_others_are_those_whose_models_can():
         assert task.begins == hasattr(getattr(models, task.kind), "starting_point"), task.name
 
 
+def test_a_task_that_begins_with_none_names_those_that_do():
+    with pytest.raises(ConfigError, match="models of the tasks text, tokens, score, embedding begin with"):
+        task_named("series", None).begun("base")
+
+
 def test_the_refusal_says_what_to_do():
     images = next(task for task in TASKS if task.name == "images")
     with pytest.raises(ConfigError) as error:

@@ -19,7 +19,7 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.heads.label_rules import THRESHOLD
 from keras_selfattn.models.heads.number_head import NumbersHead
-from keras_selfattn.models.pretrained.text_encoder import VectorHead
+from keras_selfattn.models.pretrained.vector_head import VectorHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.raw_texts import TextTokens, rows_at
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder

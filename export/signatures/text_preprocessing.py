@@ -13,6 +13,7 @@ from keras_selfattn.models import TextEncoder
 from keras_selfattn.models.text.explanation import explained_tokens
 from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
+from keras_selfattn.rows.text_groups import texts_of_row
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 
 from ..portable.tokenizer_export import text_files
@@ -173,6 +174,10 @@ class VectorFront(_PieceFront):
 
     def __call__(self, *raw: Tensor) -> Any:
         return self._tokenizer(raw[0])  # ragged [B, T]
+
+    def asked(self, row: Any) -> Request:
+        """Return the request for a text, or for the texts of a group."""
+        return {"text": strings([text for text in texts_of_row(row) if text is not None])}
 
     def alone(self, ids: Tensor) -> Any:
         """Return the model's inputs for ids, int32 `[B, T]`."""

@@ -17,6 +17,8 @@ from keras_selfattn.rows.targets import NUMBERS
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
 
+_CLASSES = "Names of classes are learned with the task text (--task text)."
+
 
 def read_scores(
     path: str | Path,
@@ -118,21 +120,28 @@ def _scores(file: Path, names: Sequence[str], record: Record) -> list[np.ndarray
         if isinstance(cell, np.ndarray):
             cell = cell.tolist()
         values = cell if isinstance(cell, list) and cell else [cell]
-        numbers = [_score(f"{file}: the {name!r} in line {line}", value) for value in values]
+        numbers = [score_of(f"{file}: the {name!r} in line {line}", value, _CLASSES) for value in values]
         found.append(np.array(numbers, np.float64))
     return found
 
 
-def _score(place: str, value: Any) -> float:
+def score_of(place: str, value: Any, otherwise: str) -> float:
+    """Return the score in a cell of a table.
+
+    Args:
+        place: of the cell, as the beginning of a sentence.
+        value: of the cell.
+        otherwise: what to do if the cells are no scores, as a sentence.
+
+    Raises:
+        DataError: for a missing one, what is no number, and one that is not finite in float32.
+    """
     number = None if isinstance(value, bool | np.bool_) else number_of(value)
     with np.errstate(over="ignore"):
         if number is not None and np.isfinite(np.float32(number)):
             return number
     missing = value is None or (isinstance(value, str) and not bare(value))
     if missing or (isinstance(value, float) and math.isnan(value)):
-        raise DataError(f"{place} is missing. Give the text a score, or leave its row out.")
+        raise DataError(f"{place} is missing. Give the row a score, or leave it out. {otherwise}")
     hint = " Write decimals with a point." if isinstance(value, str) and "," in value else ""
-    raise DataError(
-        f"{place} must be a score, a finite number. Received {value!r:.60}.{hint} Names of classes are "
-        "learned with the task text (--task text)."
-    )
+    raise DataError(f"{place} must be a score, a finite number. Received {value!r:.60}.{hint} {otherwise}")

@@ -91,10 +91,21 @@ def scatter(true: np.ndarray, predicted: np.ndarray, which: str = "") -> Chart:
         predicted: the model's.
         which: numbers they are, for the title.
     """
-    chosen = np.unique(np.linspace(0, len(true) - 1, min(len(true), _MOST_POINTS)).astype(int))
-    line = Line("", true[chosen].tolist(), predicted[chosen].tolist(), dots=True)
-    some = f" ({len(chosen):,} of {len(true):,})" if len(chosen) < len(true) else ""
+    line, some = _points(true, predicted)
     return Chart(f"Predicted against true{which}{some}", "true", "predicted", [line], diagonal=True)
+
+
+def cosines_by_score(scores: np.ndarray, cosines: np.ndarray) -> Chart:
+    """Return cosines against scores, float `[pairs]` each; of many, evenly spread ones."""
+    line, some = _points(scores, cosines)
+    return Chart(f"Cosines against scores{some}", "score", "cosine", [line])
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> tuple[Line, str]:
+    """Return a point for each row, of many for evenly spread ones, and how many of all for the title."""
+    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_POINTS)).astype(int))
+    some = f" ({len(chosen):,} of {len(x):,})" if len(chosen) < len(x) else ""
+    return Line("", x[chosen].tolist(), y[chosen].tolist(), dots=True), some
 
 
 def residuals(errors: np.ndarray) -> Histogram:

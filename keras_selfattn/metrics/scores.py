@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_selfattn.metrics.correlations import pearson, spearman
 from keras_selfattn.metrics.head_metrics import head_metrics
 from keras_selfattn.metrics.numbers import Errors, NumberMetrics, NumberReport, number_report
 from keras_selfattn.metrics.report import Columns, Report
@@ -103,23 +104,7 @@ def _figures(true: np.ndarray, predicted: np.ndarray) -> ScoreFigures:
     spread = 0.0 if (true == true[0]).all() else ((true - true.mean()) ** 2).sum()
     explained = 1 - float((error**2).sum() / spread) if spread else float("nan")
     errors = Errors(float(np.abs(error).mean()), float(np.sqrt((error**2).mean())))
-    ranks = _correlation(_ranks(true), _ranks(predicted))
-    return ScoreFigures(explained, *errors, _correlation(true, predicted), ranks)
-
-
-def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    if (first == first[0]).all() or (second == second[0]).all():
-        return float("nan")
-    first, second = first - first.mean(), second - second.mean()
-    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
-
-
-def _ranks(numbers: np.ndarray) -> np.ndarray:
-    """Return the ranks of numbers, from 1 on; equal ones share the mean of theirs. NaN has no rank."""
-    if np.isnan(numbers).any():
-        return np.full(len(numbers), np.nan)
-    _, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places.ravel()]
+    return ScoreFigures(explained, *errors, pearson(true, predicted), spearman(true, predicted))
 
 
 @head_metrics.register(ScoreHead)

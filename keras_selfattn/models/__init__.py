@@ -12,6 +12,7 @@ with importing("train", __name__):
         FineTunedConfig,
         FineTunedScoreConfig,
         FineTunedTokenConfig,
+        TextEncoderConfig,
     )
     from keras_selfattn.models.pretrained.keras_hub_backbones import from_keras_hub
     from keras_selfattn.models.pretrained.text_encoder import TextEncoder
@@ -41,6 +42,7 @@ __all__ = [
     "TextClassifier",
     "TextConfig",
     "TextEncoder",
+    "TextEncoderConfig",
     "TextRegressor",
     "TokenClassifier",
     "TokenConfig",

@@ -122,6 +122,14 @@ class RawModel(keras.Model):
         """Return the core's inputs beside the features of each row, if there are any."""
         return None
 
+    def _parts(self, inputs: Sequence[Any]) -> int:
+        """Return how many rows the core reads for each of these rows, such as the texts of a group."""
+        return 1
+
+    def untrained_config(self) -> dict[str, Any]:
+        """Return the config from which `from_config` makes this model as it was before its training."""
+        return self.get_config()
+
     def default_optimizer(self) -> Any:
         """Return the optimizer for `compile` without one."""
         return adamw()
@@ -335,6 +343,7 @@ class RawModel(keras.Model):
             self._side_inputs(rows.inputs, training=training),
             batch_size=checked_size(batch_size),
             window=self.config.attended,
+            parts=self._parts(rows.inputs),
             span=self._step_span if training else None,
             shuffle=shuffle,
             seed=seed,

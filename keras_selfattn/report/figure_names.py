@@ -44,7 +44,11 @@ def value_in_words(name: str, value: float) -> str:
 
         >>> value_in_words("accuracy", 0.9231), value_in_words("macro_f1", float("nan"))
         ('92.3%', 'none')
+        >>> value_in_words("documents", 1200)
+        '1,200'
     """
+    if isinstance(value, int):
+        return f"{value:,}"
     if not math.isfinite(value):
         return "none" if math.isnan(value) else "infinite"
     if "_error" in name and name not in _SHARES:

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_selfattn.drawing.builders import (
     confusion_figure,
+    cosines_by_score,
     errors_by_step,
     reliability_figure,
     residuals,
@@ -25,6 +26,7 @@ from keras_selfattn.metrics.positions import LabellingReport, SpanReport
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
 from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
+from keras_selfattn.metrics.vectors import SearchReport, SimilarityReport, cosines
 from keras_selfattn.report.figure_names import name_in_words
 from keras_selfattn.report.sections import Figure, Section, Table
 
@@ -139,6 +141,30 @@ def _of_scores(figures: ScoreReport, found: Evaluation | None) -> list[Any]:
 def _known(figure: float) -> Any:
     """Return a figure, or a dash for one that is not defined."""
     return "–" if np.isnan(figure) else figure
+
+
+@answer_blocks.register
+def _of_similarity(figures: SimilarityReport, found: Evaluation | None) -> list[Any]:
+    sentence = (
+        "Spearman compares the order of the cosines with that of the scores, Pearson the numbers themselves: "
+        "1 is best, 0 no better than chance."
+    )
+    if found is None:
+        return [sentence]
+    scores, predicted = np.array(found.rows.targets, float), cosines(found.outputs)
+    return [sentence, cosines_by_score(scores, predicted)]
+
+
+@answer_blocks.register
+def _of_search(figures: SearchReport, found: Evaluation | None) -> list[Any]:
+    recalls = [[count, share] for count, share in figures.recall.items()]
+    return [
+        f"Each of {figures.queries:,} different queries orders all {figures.documents:,} different "
+        "documents by their cosine, hard negatives included. Recall is the share of a query's right "
+        "documents among the first ones, the reciprocal rank 1 over the place of its first right one; both "
+        "are means of the queries.",
+        Table("Right documents among the first", ["documents", "recall"], recalls),
+    ]
 
 
 @singledispatch

@@ -83,10 +83,25 @@ class Numbers(TargetKind):
         return np.ravel(target)
 
 
-NO_TARGET, ONE_LABEL, LABEL_SET, LABEL_PER_POSITION, NUMBERS = (
+class Similarity(Numbers):
+    """The score of two texts, a float; or the numbers of texts that belong together, which are no targets."""
+
+    def is_score(self, target: Any) -> bool:
+        """Return True for a score, False for the numbers of texts."""
+        return isinstance(target, float)
+
+    def numbers(self, target: Any) -> np.ndarray:
+        return np.array([target]) if self.is_score(target) else np.zeros(0)
+
+    def as_json(self, target: Any) -> float | None:
+        return target if self.is_score(target) else None
+
+
+NO_TARGET, ONE_LABEL, LABEL_SET, LABEL_PER_POSITION, NUMBERS, SIMILARITY = (
     TargetKind(),
     OneLabel(),
     LabelSet(),
     LabelPerPosition(),
     Numbers(),
+    Similarity(),
 )

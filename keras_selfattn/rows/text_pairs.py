@@ -1,58 +1,73 @@
 """Rows that are two texts: a premise and a hypothesis, a question and an answer."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.containers import as_column, columns_of, ordered_rows
-from keras_selfattn.rows.kind import RowKind, Written
-from keras_selfattn.rows.texts import TEXTS, TextRows
+from keras_selfattn.rows.kind import Row, RowKind, Written
+from keras_selfattn.rows.texts import TEXTS, TextRows, is_text
 
 TextPair = tuple[str, str]
 NAMES = ("text", "text_pair")
 """The names of both texts: keys of a row as JSON, inputs of a served model, columns of files."""
 
 
-class TextPairRows(RowKind[TextPair]):
+class SeveralTexts(RowKind[Row]):
+    """Rows that hold several texts."""
+
+    alike_but_for = TextRows.alike_but_for
+    headings = NAMES
+
+    @abstractmethod
+    def texts(self, row: Row) -> Sequence[str]:
+        """Return the texts of a row, without missing ones."""
+
+    def loose_key(self, row: Row) -> tuple[str, ...]:
+        return tuple(map(TEXTS.loose_key, self.texts(row)))
+
+    def length(self, row: Row) -> int:
+        return sum(map(len, self.texts(row)))
+
+    def is_short(self, row: Row) -> bool:
+        return all(map(TEXTS.is_short, self.texts(row)))
+
+    def shown(self, row: Row) -> str:
+        return " / ".join(self.texts(row))
+
+    def picture(self, row: Row) -> Written:
+        return Written("\n\n".join(self.cells(row)))
+
+
+class TextPairRows(SeveralTexts[TextPair]):
     """Pairs of texts, in tuples, lists, or arrays `[rows, 2]`; or objects with the keys of `NAMES`."""
 
     name, subject, plural, unit = "pair", "text-pair", "Pairs of texts", "characters of both"
-    alike_but_for = TextRows.alike_but_for
-    headings = NAMES
+
+    def texts(self, row: TextPair) -> TextPair:
+        return row
 
     def are_rows(self, x: Any) -> bool:
         return isinstance(x, list | tuple | np.ndarray) and (not len(x) or is_pair(x[0]))
 
     def read(self, x: Any) -> list[TextPair]:
+        refuse_columns(x)
         return [_pair(row, given) for row, given in enumerate(ordered_rows(x))]
 
     def key(self, row: TextPair) -> TextPair:
         return row
 
-    def loose_key(self, row: TextPair) -> TextPair:
-        return TEXTS.loose_key(row[0]), TEXTS.loose_key(row[1])
-
     def part_keys(self, row: TextPair) -> dict[str, str]:
         return dict(zip(NAMES, row, strict=True))
-
-    def length(self, row: TextPair) -> int:
-        return len(row[0]) + len(row[1])
-
-    def is_short(self, row: TextPair) -> bool:
-        return all(map(TEXTS.is_short, row))
 
     def as_json(self, row: TextPair) -> dict[str, str]:
         return dict(zip(NAMES, row, strict=True))
 
-    def shown(self, row: TextPair) -> str:
-        return " / ".join(row)
-
     def cells(self, row: TextPair) -> tuple[str, ...]:
         return row
-
-    def picture(self, row: TextPair) -> Written:
-        return Written("\n\n".join(row))
 
 
 TEXT_PAIRS = TextPairRows()
@@ -68,7 +83,7 @@ def is_pair(row: Any) -> bool:
     """
     if isinstance(row, dict):
         return row.keys() == set(NAMES)
-    return isinstance(row, list | tuple | np.ndarray) and len(row) == 2 and all(map(_is_text, row))
+    return isinstance(row, list | tuple | np.ndarray) and len(row) == 2 and all(map(is_text, row))
 
 
 def has_both_columns(x: Any) -> bool:
@@ -101,6 +116,22 @@ def pairs_of_table(table: Any) -> list[TextPair]:
     return list(zip(first, second, strict=True))
 
 
+def refuse_columns(x: Any) -> None:
+    """Raise DataError for `(texts, text_pairs)`: a tuple of columns, which may be rows as well."""
+    if not (isinstance(x, tuple) and x):
+        return
+    two_lists = len(x) == len(NAMES) and all(isinstance(row, list) for row in x)
+    arrays = all(isinstance(row, np.ndarray) or hasattr(row, "numpy") for row in x)
+    if not (two_lists or arrays):
+        return
+    what = "lists" if two_lists else "arrays" if isinstance(x[0], np.ndarray) else "tensors"
+    raise DataError(
+        f"Pairs of texts came as a tuple of {len(x)} {what}, which may be rows or columns. Give a list of "
+        "pairs, `list(zip(texts, text_pairs))`, one array of shape [rows, 2], or a dict of the columns "
+        f"{' and '.join(map(repr, NAMES))}."
+    )
+
+
 def _pair(row: int, given: Any) -> TextPair:
     if not is_pair(given):
         hint = " Give '' for a missing text." if any(map(_is_none, _parts(given))) else ""
@@ -121,7 +152,3 @@ def _parts(given: Any) -> list[Any]:
 
 def _is_none(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str | bytes)

@@ -72,6 +72,11 @@ def letters_alone(text: str) -> str:
     return _LETTERS_ALONE.sub("", text).casefold() or text
 
 
+def is_text(value: Any) -> bool:
+    """Return True for a text; bytes are one in UTF-8."""
+    return isinstance(value, str | bytes)
+
+
 def is_array_of_texts(x: Any) -> bool:
     """Return True for an array of strings or objects; or of no rows, as NumPy makes of an empty list."""
     if not hasattr(x, "__array__"):

@@ -82,7 +82,7 @@ def enough_to_choose_epoch(validation: LabelledRows) -> bool:
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
     """Return an untrained model of the same kind, with changed fields of its config."""
     config = changed(model.config, changes).to_dict()
-    return type(model).from_config({**model.get_config(), "config": config})
+    return type(model).from_config({**model.untrained_config(), "config": config})
 
 
 def changed(config: Any, changes: Mapping[str, Any]) -> Any:

@@ -73,7 +73,7 @@ def test_what_the_model_advises_for_training_holds_unless_a_flag_says_otherwise(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--text", "review"), "--text is for the task text, tokens, score. The task is images"),
+        (("--text", "review"), "--text is for the task text, tokens"),
         (("--task", "text"), "is a folder"),
     ],
 )

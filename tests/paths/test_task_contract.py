@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from pretrained_folders import write_folder
 
 from keras_selfattn import models
 from keras_selfattn.export import export_saved_model
@@ -31,12 +32,14 @@ class Sample:
         output: the output of `serving_default` that equals the model's `predict`.
         settings: of the model, so that it is small.
         reading: arguments of the reader.
+        start: writes the pretrained model that it begins with into a folder, and returns its path.
     """
 
     write: Any
     output: str
     settings: dict[str, Any]
     reading: dict[str, Any] = field(default_factory=dict)
+    start: Any = None
 
 
 def _written(folder: Path, name: str, lines: list[str]) -> Path:
@@ -107,6 +110,13 @@ def _forecast(folder: Path) -> Path:
     return _written(folder, "rows.csv", ["step,value", *rows])
 
 
+def _groups(folder: Path) -> Path:
+    rows = [
+        f"a {word} film,the film is {word} {n},{n} badly" for n in range(_ROWS) for word in ("good", "bad")
+    ]
+    return _written(folder, "rows.csv", ["text,text_pair,other", *rows])
+
+
 _SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 SAMPLES = {
     "text": Sample(_text, "probabilities", {**_SMALL, "members": 1}),
@@ -126,6 +136,9 @@ SAMPLES = {
         {"row_id": "id", "time": "step", "values": "value", "label": "target"},
     ),
     "score": Sample(_score, "predictions", {**_SMALL, "members": 1}, {"label": "stars,liked"}),
+    "embedding": Sample(
+        _groups, "embedding", {}, {"negatives": ("other",)}, lambda folder: write_folder(folder / "start")
+    ),
     "forecast": Sample(_forecast, "predictions", _SMALL, {"time": "step", "context": 12, "horizon": 3}),
 }
 
@@ -145,7 +158,9 @@ def walk_of(task, sample, folder):
     keras.utils.set_random_seed(0)
     rows = task.rows(sample.write(folder), sample.reading)
     settings = TrainConfig(epochs=1, batch_size=8, refit=False)
-    run = train(rows, folder / "run", model=task.model(sample.settings), config=settings, verbose=0)
+    start = None if sample.start is None else sample.start(folder)
+    model = task.model(sample.settings, start)
+    run = train(rows, folder / "run", model=model, config=settings, verbose=0)
     export_saved_model(run.model, folder / "base")
     return Walk(sample, rows, run, folder / "base")
 
@@ -168,13 +183,13 @@ def posted(url: str, body: Any) -> Any:
 
 
 def asked_over_rest(url: str, asked: Any, output: str) -> list[Any]:
-    """The answer to one row over REST, by rows and by columns, and over the Open Inference Protocol."""
+    """The answer to a request over REST, by rows and by columns, and over the Open Inference Protocol."""
     columns = {name: np.asarray(value) for name, value in asked.items()}
     as_json = {
         name: np.char.decode(values.astype(bytes)).tolist() if values.dtype == object else values.tolist()
         for name, values in columns.items()
     }
-    rows = [{name: values[0] for name, values in as_json.items()}]
+    rows = [dict(zip(as_json, cells, strict=True)) for cells in zip(*as_json.values(), strict=True)]
     kinds = {"f": "FP32", "i": "INT32", "u": "UINT8", "O": "BYTES"}
     tensors = [
         {
@@ -187,10 +202,10 @@ def asked_over_rest(url: str, asked: Any, output: str) -> list[Any]:
     ]
     outputs = posted(f"{url}/v2/models/it/infer", {"inputs": tensors})["outputs"]
     (flat,) = [each["data"] for each in outputs if each["name"] == output]
-    (by_row,) = posted(f"{url}/v1/models/it:predict", {"instances": rows})["predictions"]
+    by_row = posted(f"{url}/v1/models/it:predict", {"instances": rows})["predictions"]
     by_column = posted(f"{url}/v1/models/it:predict", {"inputs": as_json})["outputs"]
-    if isinstance(by_row, dict):
-        by_row, by_column = by_row[output], by_column[output]
+    if isinstance(by_column, dict):
+        by_row, by_column = [each[output] for each in by_row], by_column[output]
     return [by_row, by_column, flat]
 
 
@@ -233,10 +248,10 @@ def test_the_server_answers_as_the_model_and_explains_it(walk):
         client.wait_until_ready(60)
         for row, expected in zip(rows, wanted, strict=True):
             asked = front.asked(row)
-            found = client.predict(asked)[output][0]
+            found = client.predict(asked)[output]
             np.testing.assert_allclose(np.ravel(found), np.ravel(expected), atol=1e-5)
             explained = client.predict(asked, signature="explain")
-            assert explained["weights"].shape[0] == 1
+            assert explained["weights"].shape[0] == len(found)
             assert np.isfinite(explained["weights"]).all()
         for found in asked_over_rest(server.rest_url, front.asked(rows[0]), output):
             np.testing.assert_allclose(np.ravel(found), np.ravel(wanted[0]), atol=1e-5)

@@ -40,6 +40,7 @@ class LengthSortedBatches:
         batch_size: the most rows in a batch. The last batch may hold fewer. If rows are long, batches have a
             half, a quarter, … of the size, so that memory stays bounded.
         window: positions to attend to on either side; by default the whole row.
+        parts: rows of so many positions that the model reads for each row, such as the texts of a group.
         span: positions of a longer row in a batch: a random span in each iteration; by default all. For
             targets of whole rows.
         shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
@@ -74,6 +75,7 @@ class LengthSortedBatches:
         *,
         batch_size: int,
         window: int | None = None,
+        parts: int = 1,
         span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
@@ -92,7 +94,7 @@ class LengthSortedBatches:
         pairs = real * (real if window is None else np.minimum(real, 2 * window + 1))
         if lengths is not None and targets is None:
             batch_size = min(batch_size, 2 ** math.ceil(math.log2(len(rows))))
-        halvings = np.ceil(np.log2(batch_size * pairs / _MAX_PAIRS)).clip(0).astype(int)
+        halvings = np.ceil(np.log2(batch_size * parts * pairs / _MAX_PAIRS)).clip(0).astype(int)
         self._classes = [
             (np.flatnonzero(halvings == count), share.size(batch_size // 2 ** int(count)))
             for count in np.unique(halvings)

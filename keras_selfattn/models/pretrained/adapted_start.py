@@ -14,6 +14,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
     FineTunedTokenConfig,
     MaskedPiecesConfig,
+    TextEncoderConfig,
 )
 from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, Kind, PretrainedStart
@@ -61,11 +62,22 @@ class AdaptedStart(EncoderStart):
             core.get_layer(name).set_weights(self._model.core.get_layer(name).get_weights())
 
 
-def encoder_start(path: str | Path) -> EncoderStart:
-    """Return the encoder of texts in a folder, or in a run that went on with its training."""
+def encoder_start(path: Any) -> EncoderStart:
+    """Return the encoder of texts in a folder, or in a run that went on with its training.
+
+    Args:
+        path: the place; or a start, which is returned.
+
+    Raises:
+        RunError: for another run or file, and as `PretrainedStart` does.
+    """
+    if isinstance(path, EncoderStart):
+        return path
     place = Path(path)
     saved = place.suffix == ".keras" or (place / "model.keras").is_file()
-    return AdaptedStart(path) if saved else PretrainedStart(path, vectors=True)
+    if saved:
+        return AdaptedStart(path, TextEncoderConfig)
+    return PretrainedStart(path, TextEncoderConfig, vectors=True)
 
 
 def token_starting_point(path: Any) -> EncoderStart:

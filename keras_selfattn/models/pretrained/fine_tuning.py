@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.optimizers import FineTuningAdamW
-from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
+from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig, TextEncoderConfig
 from keras_selfattn.models.pretrained.pretrained_body import saved_tokenizer
 
 _RATE, _BATCH = 2e-4, 32
@@ -28,7 +28,7 @@ class FineTuning:
         config: of the model.
     """
 
-    def __init__(self, config: FineTuningConfig) -> None:
+    def __init__(self, config: FineTuningConfig | TextEncoderConfig) -> None:
         self._config: Any = config
 
     @property
@@ -58,7 +58,7 @@ class FineTuning:
             raise ConfigError(f"A {name} needs `start`, the folder of a pretrained model.")
         return start.vocabulary
 
-    def _freeze(self, model: keras.Model) -> None:
+    def freeze(self, model: keras.Model) -> None:
         """Make the lower layers of a model with an "embedding" and an "encoder" untrainable."""
         if self._config.frozen_layers:
             model.get_layer("embedding").trainable = False

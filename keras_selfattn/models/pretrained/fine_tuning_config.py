@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_choice, check_count, check_flag, check_share
+from keras_selfattn.models.pretrained.vector_losses import SCORE_LOSSES, ScoreLoss
 from keras_selfattn.models.pretrained_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
 
 HIDDEN_HEADS = (None, "tanh", "relu", "gelu", "gelu_tanh", "silu")
@@ -39,13 +40,52 @@ class FineTuningConfig(PretrainedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_share("head_dropout", self.head_dropout)
-        if self.frozen_layers != 0:
-            check_count("frozen_layers", self.frozen_layers)
-        if self.frozen_layers > self.num_layers:
-            raise ConfigError(
-                f"`frozen_layers` (--freeze) must be at most `num_layers`, {self.num_layers}. Received "
-                f"{self.frozen_layers}."
-            )
+        _check_frozen(self.frozen_layers, self.num_layers)
+
+
+@dataclass(frozen=True)
+class TextEncoderConfig(PretrainedConfig):
+    """Config of a `TextEncoder`: the fields of `PretrainedConfig`, and these, which count in training alone.
+
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens` and these.
+
+    Args:
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+        score_loss: for pairs with scores, "order", which learns the order of the scores, whatever their
+            range; or "cosine", the squared error of the cosine against the score, which is then in [-1, 1].
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> TextEncoderConfig(width=32, vocabulary_size=100, positions=64, max_tokens=64).score_loss
+        'order'
+    """
+
+    frozen_layers: int = 0
+    score_loss: ScoreLoss = "order"
+
+    free: ClassVar[frozenset[str]] = frozenset(
+        {"dropout", "attention_dropout", "max_tokens", "frozen_layers", "score_loss"}
+    )
+    subject: ClassVar[str] = "text"
+    training_only: ClassVar[frozenset[str]] = PretrainedConfig.training_only | {"frozen_layers", "score_loss"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_frozen(self.frozen_layers, self.num_layers)
+        check_choice("score_loss", self.score_loss, SCORE_LOSSES)
+
+
+def _check_frozen(frozen: int, blocks: int) -> None:
+    if frozen != 0:
+        check_count("frozen_layers", frozen)
+    if frozen > blocks:
+        raise ConfigError(
+            f"`frozen_layers` (--freeze) must be at most `num_layers`, {blocks}. Received {frozen}."
+        )
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class PretrainedPieces(FineTuning):
         """Return the layers from ids `[B, T]`, of pairs with types `[B, T, 2]`, to vectors `[B, D]`."""
         config = self._config
         body = pretrained_body(config, tokenizer, policy, pairs=pairs)
-        self._freeze(body)
+        self.freeze(body)
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.hidden_head is not None:
             x = keras.layers.Dropout(config.hidden_dropout, dtype=policy, name="hidden_dropout")(x)

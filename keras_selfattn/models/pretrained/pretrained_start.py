@@ -18,6 +18,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedTokenConfig,
     FineTuningConfig,
     MaskedPiecesConfig,
+    TextEncoderConfig,
 )
 from keras_selfattn.models.pretrained.masked_head import copy_masked_head, holds_masked_head
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
@@ -29,8 +30,9 @@ from keras_selfattn.models.pretrained_folders.sentence_settings import read_conf
 from keras_selfattn.models.pretrained_folders.weights import check_size, copy_weights
 from keras_selfattn.rows.label_names import may_bear_several
 from keras_selfattn.rows.targets import NUMBERS
+from keras_selfattn.rows.text_groups import texts_of_row
 
-Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]
+Kind = type[FineTuningConfig] | type[MaskedPiecesConfig] | type[TextEncoderConfig]
 
 
 class EncoderStart(ABC):
@@ -161,15 +163,16 @@ class EncoderStart(ABC):
         return self._kind is FineTunedTokenConfig
 
     def _of_pairs(self, inputs: Sequence[Any]) -> bool:
-        """Return True for pairs of texts; a row of tokens may be a tuple, too."""
-        return not self._of_tokens and isinstance(inputs[0], tuple)
+        """Return True for pairs that are read together; tokens and groups of texts may be tuples, too."""
+        return issubclass(self._kind, FineTunedConfig) and isinstance(inputs[0], tuple)
 
     def _pieces_of(self, inputs: Sequence[Any]) -> list[np.ndarray]:
         """Return the ids of the pieces of each text, pair of texts, or token."""
         if self._of_pairs(inputs):
             return [row[:, 0] for row in self.tokenizer.rows_of_pairs(inputs)[0]]
         if not self._of_tokens:
-            return self.tokenizer.rows(inputs)[0]
+            texts = [text for row in inputs for text in texts_of_row(row) if text is not None]
+            return self.tokenizer.rows(texts)[0]
         of_words = WordPieces(self.tokenizer).of_words({token for row in inputs for token in row})
         return [of_words[token] for row in inputs for token in row]
 

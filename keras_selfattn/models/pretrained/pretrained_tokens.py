@@ -49,5 +49,5 @@ class PretrainedTokens(FineTuning):
         x = FirstPieces(dtype=policy, name="first_pieces")([x, places])  # [B, T, D]
         x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
         model = keras.Model(features, x)
-        self._freeze(model)
+        self.freeze(model)
         return model

@@ -1,64 +1,39 @@
-"""A pretrained encoder of raw text to vectors.
+"""A pretrained encoder of raw text to vectors, which trains on texts that belong together or have a score.
 
-Axes: B (texts), T (tokens), D (features).
+Axes: B (rows), K (texts of a row), T (tokens), D (features).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
-from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models import compiling
+from keras_selfattn.models.batches.length_sorted import padded
+from keras_selfattn.models.batches.rows import Rows, check_columns
+from keras_selfattn.models.config import checked_config
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.pretrained.adapted_start import encoder_start
+from keras_selfattn.models.pretrained.fine_tuning import FineTuning
+from keras_selfattn.models.pretrained.fine_tuning_config import TextEncoderConfig
 from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_tokenizer
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
+from keras_selfattn.models.pretrained.vector_head import VectorHead, check_learnable
 from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.rows.targets import NO_TARGET
-from keras_selfattn.rows.texts import TEXTS
+from keras_selfattn.rows.text_groups import TEXT_GROUPS, TextGroup, numbered, texts_of_row
+from keras_selfattn.rows.text_pairs import is_table_of_pairs, pairs_of_table
 
 Tensor = Any
 
-_UNTRAINED = (
-    "A TextEncoder gives the vectors of its pretrained weights and is not trained. Train a classifier of "
-    "texts with `models.TextClassifier`."
-)
-
-
-class VectorHead(Head):
-    """The head of a model whose outputs are vectors; there are no targets."""
-
-    task: ClassVar[str] = "embedding"
-    target_kind = NO_TARGET
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_targets(cls, targets: Sequence[Any]) -> "VectorHead":
-        raise ConfigError(_UNTRAINED)
-
-    @staticmethod
-    def read(y: Any) -> list[Any]:  # noqa: ARG004  the targets that there are none of
-        raise ConfigError(_UNTRAINED)
-
-    def encoded(self, targets: Sequence[Any]) -> Any:
-        raise ConfigError(_UNTRAINED)
-
-    def outputs(self, x: Any, wide: Any = None, first: Any = None) -> Tensor:
-        return keras.ops.cast(x, "float32")
-
-    def loss(self, label_smoothing: float = 0.0) -> Any:
-        raise ConfigError(_UNTRAINED)
-
-    def metrics(self) -> list[Any]:
-        return []
+# The peak of a training. Half of that of a classifier, whose head begins with nothing.
+_RATE = 1e-4
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -75,22 +50,33 @@ class TextEncoder(RawModel):
     in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that
     a text itself has is a token, as in transformers, with the id `tokenizer.written_padding`.
 
+    `fit` goes on with its training. Pairs of texts with scores, `fit(pairs, scores)`, bring the order of the
+    cosines to that of the scores. Texts that belong together, `fit(groups)`, are told from all other texts of
+    a batch: a group is a text, such as a question, one that belongs to it, and any number that do not,
+    `(text, text_pair, negative, …)`, None for a negative that a group lacks. Equal texts of other groups, and
+    those of the same question, are no negatives. `predict` takes texts as before, or groups.
+
     Args:
-        config: the settings; left out if `start` is given.
+        config: the settings; with `start`, the fields that a folder does not determine
+            (`TextEncoderConfig`).
         start: the folder; or a run of `keras-selfattn pretrain --from FOLDER`, or its `.keras` file.
         vocabulary: pieces in the order of their ids; left out if `start` is given.
 
     Call arguments:
-        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
+        inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding; of groups string
+            `[batch, texts]`, or ids `[batch, length, texts]`.
         training: dropout acts only if True.
 
     Returns:
-        float32 `[batch, width]`. Texts of more than `config.max_tokens` tokens are cut at the end.
+        float32 `[batch, width]`, of groups `[batch, texts, width]`. Texts of more than `config.max_tokens`
+        tokens are cut at the end.
 
     Raises:
         RunError: if the folder or one of its files is missing or broken.
         ConfigError: for a family, a tokenizer or a module that cannot be read, and for weights that do not
             fit; it names all of them.
+        DataError: of `fit`, for texts alone, for scores that are none or all alike, and for groups whose
+            second texts all belong to all first ones.
 
     Example (random weights; with a folder's, `TextEncoder(start="all-MiniLM-L6-v2")`):
 
@@ -99,12 +85,16 @@ class TextEncoder(RawModel):
         >>> model = TextEncoder({**sizes, "vocabulary_size": 7}, vocabulary=vocabulary)
         >>> model.predict(["good film", "film"], verbose=0).shape
         (2, 8)
+        >>> model.compile()
+        >>> _ = model.fit([("good film", "film"), ("good", "[MASK]")], [1.0, 0.0], epochs=1, verbose=0)
 
-    References: Devlin et al. 2019, "BERT"; Reimers and Gurevych 2019, "Sentence-BERT", section 3.
+    References: Devlin et al. 2019, "BERT"; Reimers and Gurevych 2019, "Sentence-BERT", section 3; losses:
+    `models.pretrained.vector_losses`.
     """
 
-    config_type = PretrainedConfig
-    row_kind = TEXTS
+    config_type = TextEncoderConfig
+    starting_point = staticmethod(encoder_start)
+    row_kind = TEXT_GROUPS
     learns = "nothing"
     returns = "vectors"
 
@@ -112,54 +102,145 @@ class TextEncoder(RawModel):
         self,
         config: PretrainedConfig | dict[str, Any] | None = None,
         *,
-        start: str | Path | None = None,
+        start: str | Path | EncoderStart | None = None,
         vocabulary: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        if start is not None and (config is not None or vocabulary is not None):
+        if start is not None and vocabulary is not None:
+            raise ConfigError("`start` has its own vocabulary. Leave `vocabulary` out.")
+        if start is None and (config is None or vocabulary is None):
             raise ConfigError(
-                "`start` has its own config and vocabulary. Leave `config` and `vocabulary` out."
+                "Give `start` (--from), a pretrained model's folder; `config` and `vocabulary` are of saved "
+                f"ones. Received config={config!r:.80}, vocabulary={vocabulary!r:.80}."
             )
-        if start is None:
-            if config is None or vocabulary is None:
-                raise ConfigError(
-                    "Give `start`, a pretrained model's folder; `config` and `vocabulary` are of saved ones. "
-                    f"Received config={config!r:.80}, vocabulary={vocabulary!r:.80}."
-                )
-            super().__init__(config, **kwargs)
-            self.tokenizer = saved_tokenizer(self.config, vocabulary)
-            self._assemble(VectorHead())
-            return
-        begun = encoder_start(start)
-        super().__init__(begun.encoder_config, **kwargs)
-        self.tokenizer = begun.tokenizer
-        self._assemble(VectorHead())
-        begun.copy_to(self.core)
+        begun = None if start is None else encoder_start(start)
+        super().__init__(config if begun is None else begun.config(config), **kwargs)
+        self.start = begun
+        self._tuning = FineTuning(self.config)
+        self._began = False
+        pieces: Any = vocabulary if begun is None else begun.vocabulary
+        self.tokenizer = saved_tokenizer(self.config, pieces)
+        self._assemble(VectorHead(self.config.score_loss))
+        if begun is not None:
+            begun.copy_to(self.core)
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        return {**self._tuning.advised_training(rows), "learning_rate": _RATE}
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        return [{"learning_rate": _RATE / 2}, {"learning_rate": 2 * _RATE}, {"batch_size": 64}]
+
+    def default_optimizer(self) -> Any:
+        return self._tuning.optimizer()
+
+    @property
+    def learning_rates(self) -> Mapping[str, float]:
+        return self._tuning.rates
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        if getattr(inputs, "dtype", None) == tf.string:
-            inputs = self.tokenizer.padded(inputs)
-        return self.core(inputs, training=training)
+        strings = getattr(inputs, "dtype", None) == tf.string
+        ids = self.tokenizer.padded(tf.reshape(inputs, [-1])) if strings else _ids_of_texts(inputs)
+        vectors: Any = self.core(ids, training=training)  # [B * K, D]
+        if len(inputs.shape) == (1 if strings else 2):
+            return vectors  # of texts alone
+        rows, texts = ops.shape(inputs)[0], ops.shape(inputs)[-1]
+        return ops.reshape(vectors, (rows, texts, vectors.shape[-1]))  # [B, K, D]
 
-    def compile(self, *_: Any, **__: Any) -> None:
-        raise ConfigError(_UNTRAINED)
+    def adapt(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+        """Check that a training can begin with rows and scores; the encoder has its words already.
 
-    def fit(self, *_: Any, **__: Any) -> Any:
-        raise ConfigError(_UNTRAINED)
+        Args:
+            x: groups of texts, as for `fit`.
+            y: the scores of pairs; None if the texts of a group belong together.
+            sample_weight: None; all rows count alike.
+
+        Raises:
+            ConfigError: for a model that was trained before, or loaded from a file.
+            DataError: for rows from which no vectors can be learned.
+        """
+        if self._began or self.start is None:
+            raise ConfigError(
+                "The model was trained before, or loaded. Make a new one, `TextEncoder(start=folder)`, for a "
+                "training from its beginning; `fit` goes on from the weights that there are."
+            )
+        check_learnable(self.read_rows(x, y, sample_weight, VectorHead).targets)
+        self._began = True
+
+    def create_metrics(self, targets: Sequence[Any]) -> None:
+        # The outputs of a step are those of groups: [B, K, D], not the core's [B * K, D].
+        one = np.asarray(self.head.encoded(targets[:1]))
+        compiling.create_metrics(self, one, (1, max(2, one.shape[1]), self.core.output_shape[-1]))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "vocabulary": list(self.tokenizer.vocabulary)}
 
+    def train_step(self, *args: Any) -> Any:
+        # Where steps are compiled, the first one comes here while it is traced.
+        self._began = True
+        return super().train_step(*args)
+
+    def untrained_config(self) -> dict[str, Any]:
+        # The folder, since an untrained copy begins with its weights, too.
+        start = None if self.start is None else self.start.path
+        return {**super().get_config(), "start": start}
+
     def head_type(self, y: Any) -> type[Head]:
-        raise ConfigError(_UNTRAINED)
+        return VectorHead
+
+    def given_rows(self, x: Any) -> Any:
+        return pairs_of_table(x) if is_table_of_pairs(x) else super().given_rows(x)
+
+    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        if weights is not None:
+            raise DataError("A model of vectors counts all rows alike. Leave `sample_weight` out.")
+        inputs = self.read_inputs(x)
+        if any(isinstance(row, str) for row in inputs):
+            raise DataError(
+                "Vectors are learned from, and measured on, groups of texts: (text, text_pair), or with "
+                f"negatives after them. Received texts alone; the first is {inputs[0]!r:.80}."
+            )
+        targets: list[Any] = [None] * len(inputs) if y is None else kind.read(y)
+        check_columns("Groups of texts", Rows(inputs, targets))
+        if targets[0] is None:
+            return Rows(inputs, numbered(inputs))
+        self._check_scored(inputs, targets)
+        return Rows(inputs, targets)
+
+    def _check_scored(self, inputs: Sequence[TextGroup], scores: Sequence[float]) -> None:
+        """Raise DataError for scores of more than two texts, or that are no cosines where they must be."""
+        for row, (texts, score) in enumerate(zip(inputs, scores, strict=True)):
+            if len(texts) != 2:
+                raise DataError(
+                    f"A score is of two texts. Group {row} (counted from 0) has {len(texts)} and the score "
+                    f"{score:g}: leave the scores out, or the negatives."
+                )
+            if self.config.score_loss == "cosine" and abs(score) > 1:
+                raise DataError(
+                    "With `score_loss` (--score-loss) cosine, scores are from -1 to 1. Score "
+                    f"{row} (counted from 0) is {score:g}: divide them all, or learn their order, "
+                    '`score_loss="order"`.'
+                )
+
+    def _learn(self, rows: Rows | None, head: Head, validation: Any, size: int | None, kwargs: Any) -> Any:
+        if rows is not None:
+            check_learnable(rows.targets)
+        return super()._learn(rows, head, validation, size, kwargs)
 
     def _learn_front_end(self, rows: Rows) -> None:
-        raise ConfigError(_UNTRAINED)
+        """Learn nothing: pieces and weights are those of the folder."""
 
-    def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
-        rows, cut = self.tokenizer.rows(inputs)
-        warn_of_cut(cut, len(inputs), self.config.max_tokens)
-        return rows
+    def _parts(self, inputs: Sequence[str | TextGroup]) -> int:
+        return max(len(texts_of_row(row)) for row in inputs)
+
+    def _features(self, inputs: Sequence[str | TextGroup]) -> list[np.ndarray]:
+        """Return the ids of each text, `[T]`; of groups `[T, K]`, of an empty text for a missing one."""
+        texts = self._parts(inputs)
+        every = [text or "" for row in inputs for text in (*texts_of_row(row), *[None] * texts)[:texts]]
+        rows, cut = self.tokenizer.rows(every)
+        warn_of_cut(cut, len(every), self.config.max_tokens)
+        if isinstance(inputs[0], str):
+            return rows
+        return [padded(rows[place : place + texts]).T for place in range(0, len(rows), texts)]
 
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
@@ -169,4 +250,19 @@ class TextEncoder(RawModel):
             x = keras.layers.UnitNormalization(dtype="float32", name="unit")(x)
         if config.truncate_dim is not None:
             x = x[:, : config.truncate_dim]
-        return keras.Model(body.input, head.outputs(x), name="core")
+        core = keras.Model(body.input, head.outputs(x), name="core")
+        self._tuning.freeze(core)
+        return core
+
+    def _read_config(self, config: Any) -> TextEncoderConfig:
+        if isinstance(config, PretrainedConfig) and not isinstance(config, TextEncoderConfig):
+            config = config.to_dict()
+        return checked_config(TextEncoderConfig, config)
+
+
+def _ids_of_texts(ids: Tensor) -> Tensor:
+    """Return the ids of texts `[B, T]`, or of groups of them `[B, T, K]`, with a row for each text."""
+    if len(ids.shape) == 2:
+        return ids
+    rows, length, texts = ops.shape(ids)
+    return ops.reshape(ops.transpose(ids, (0, 2, 1)), (rows * texts, length))  # [B * K, T]

@@ -21,7 +21,7 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 
 @dataclass(frozen=True)
 class PretrainedConfig(EncoderConfig):
-    """Config of a `TextEncoder`: the fields of `EncoderConfig`, and these. A folder determines all of them.
+    """Config of a pretrained encoder: the fields of `EncoderConfig`, and these, which a folder determines.
 
     Args:
         vocabulary_size: rows of the table of tokens.

@@ -35,6 +35,7 @@ from keras_selfattn.rows.text_pairs import (
     is_pair,
     is_table_of_pairs,
     pairs_of_table,
+    refuse_columns,
 )
 from keras_selfattn.rows.texts import TEXTS
 
@@ -171,8 +172,7 @@ class TextModel(WordModel[TextWords]):
             return pairs_of_table(x)
         if has_both_columns(x):
             _refuse_more_columns(x)
-        if isinstance(x, tuple) and x and all(map(_is_string, x)):
-            _refuse_columns(x)
+        refuse_columns(x)
         return super().given_rows(x)
 
     def read_inputs(self, x: Any) -> list[Any]:
@@ -186,8 +186,6 @@ class TextModel(WordModel[TextWords]):
         kind = self.row_kind_of(x)
         if len(x):
             self._check_kind(x[0])
-        if kind == TEXT_PAIRS and _may_be_columns(x):
-            _refuse_columns(x)
         return kind.read(x)
 
     def batches(self, rows: Rows, batch_size: int | None, **kwargs: Any) -> LengthSortedBatches:
@@ -284,31 +282,12 @@ def _begins_with_pair(x: Any) -> bool:
     return hasattr(x, "__getitem__") and len(x) > 0 and is_pair(x[0])
 
 
-def _may_be_columns(x: Any) -> bool:
-    """Return True for `(texts, text_pairs)`: two columns of two rows look like two rows."""
-    if not (isinstance(x, tuple) and x):
-        return False
-    return all(isinstance(row, np.ndarray) for row in x) or (
-        len(x) == len(NAMES) and all(isinstance(row, list) for row in x)
-    )
-
-
 def _refuse_more_columns(table: Any) -> NoReturn:
     """Raise DataError for a table that is neither one column of texts nor the two of pairs."""
     names = ", ".join(map(repr, columns_of(table)[:10]))
     raise DataError(
         f"The rows are a table of the columns {names}. Give one column of texts; or, for two texts a row, "
         f"the columns {' and '.join(map(repr, NAMES))} alone."
-    )
-
-
-def _refuse_columns(x: Any) -> NoReturn:
-    """Raise DataError for a tuple of columns, or of what may be columns."""
-    what = "lists" if isinstance(x[0], list) else "arrays" if isinstance(x[0], np.ndarray) else "tensors"
-    raise DataError(
-        f"Pairs of texts came as a tuple of {len(x)} {what}, which may be rows or columns. Give a list of "
-        "pairs, `list(zip(texts, text_pairs))`, one array of shape [rows, 2], or a dict of the columns "
-        f"{' and '.join(map(repr, NAMES))}."
     )
 
 

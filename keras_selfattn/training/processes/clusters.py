@@ -337,7 +337,7 @@ class Packed:
 
 def packed(model: RawModel) -> Packed:
     """Return an untrained model in parts that a machine without its files can put together."""
-    config = model.get_config()
+    config = model.untrained_config()
     start = config.get("start")
     return Packed(type(model), config, {} if start is None else _files(Path(start)))
 

@@ -766,15 +766,13 @@ def test_files_that_are_missing_or_broken_are_named(tmp_path):
         models.TextEncoder(start=folder)
 
 
-def test_it_is_not_trained(tmp_path):
-    model = models.TextEncoder(start=write_folder(tmp_path / "m"))
-    with pytest.raises(ConfigError, match="is not trained"):
-        model.fit(TEXTS, ["+", "-", "+", "-"])
-    with pytest.raises(ConfigError, match="is not trained"):
-        model.compile()
-    with pytest.raises(ConfigError, match="`start` has its own config"):
-        models.TextEncoder({"width": 8}, start=tmp_path / "m")
-    with pytest.raises(ConfigError, match="Give `start`, a pretrained model's folder"):
+def test_the_folder_s_settings_are_not_given_again(tmp_path):
+    write_folder(tmp_path / "m")
+    with pytest.raises(ConfigError, match="`width` is 8 in .*Received 16: leave it out"):
+        models.TextEncoder({"width": 16}, start=tmp_path / "m")
+    with pytest.raises(ConfigError, match="`start` has its own vocabulary"):
+        models.TextEncoder(start=tmp_path / "m", vocabulary=PIECES)
+    with pytest.raises(ConfigError, match=r"Give `start` \(--from\), a pretrained model's folder"):
         models.TextEncoder()
 
 
