@@ -1,18 +1,18 @@
 """Rows of any kind with their targets, checked and split before training."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.containers import TableRows, columns_of, number_table, ordered_rows, refuse_table
 from keras_selfattn.rows.inferred import inferred_row_kind, inferred_target_kind
 from keras_selfattn.rows.kind import RowKind
 from keras_selfattn.rows.targets import TargetKind
-from keras_selfattn.rows.text_pairs import is_table_of_pairs, pairs_of_table
+from keras_selfattn.rows.text_pairs import is_table_of_pairs, pairs_of_table, refuse_columns
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,10 @@ class LabelledRows:
     """Rows with one target each, from files or for `training`; the models work on `batches.rows.Rows`.
 
     Args:
-        inputs: one for each row, in any container: a text, a list of tokens, a series, an image.
-        targets: one for each row, all of one kind: a label, a list of labels, numbers.
+        inputs: one for each row, in any container: a text, a list of tokens, a series, an image. Pairs of
+            texts may be a table of the columns `text` and `text_pair`.
+        targets: one for each row, all of one kind: a label, a list of labels, numbers; or a table whose
+            columns are all numbers, which keep their names.
         source: the name of their source, for messages and records.
         where: the place of each row in the source, for messages: the number of its line, or the name of its
             file; None counts the rows, from 0 on.
@@ -29,6 +31,9 @@ class LabelledRows:
             if left out, it is guessed until then (`rows.inferred`).
         target_kind: the same of the targets.
         note: what a reader found in the source, in a sentence, where that is more than its rows.
+
+    Raises:
+        DataError: for a table in place of a column, and for rows in a container without an order.
 
     Example:
 
@@ -46,8 +51,8 @@ class LabelledRows:
     note: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "targets"):
-            object.__setattr__(self, name, _as_list(getattr(self, name)))
+        object.__setattr__(self, "inputs", _inputs_of(self.inputs))
+        object.__setattr__(self, "targets", _targets_of(self.targets))
         if self.kind is None:
             object.__setattr__(self, "kind", inferred_row_kind(self.inputs))
         if self.target_kind is None:
@@ -58,7 +63,7 @@ class LabelledRows:
 
     def take(self, rows: Sequence[int]) -> "LabelledRows":
         """Return some of the rows, in the order of the given numbers."""
-        inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
+        inputs, targets = (_taken(column, rows) for column in (self.inputs, self.targets))
         where = [self.place(row) for row in rows]
         kinds = {"kind": self.kind, "target_kind": self.target_kind}
         return LabelledRows(inputs, targets, self.source, where, note=self.note, **kinds)
@@ -170,16 +175,35 @@ def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
     return spared
 
 
+def _inputs_of(given: Any) -> Any:
+    """Return a column, or both of pairs of texts, as a list; anything else is left to the readers of rows."""
+    if is_table_of_pairs(given):
+        return pairs_of_table(given)
+    if columns_of(given) and (hasattr(given, "__array__") or isinstance(given, Mapping)):
+        numbers = number_table(given)  # series of equal length
+        return refuse_columns("The rows", given) if numbers is None else list(numbers)
+    return _as_list(given)
+
+
+def _targets_of(given: Any) -> Any:
+    """Return a column as a list, and columns of numbers as the rows of a table, with their names."""
+    numbers = number_table(given)
+    if numbers is None:
+        refuse_table("The labels", given)
+    return _as_list(given) if numbers is None else numbers
+
+
 def _as_list(column: Any) -> Any:
-    """A column, or both of pairs of texts, as a list; anything else is left to the readers of the rows."""
-    if is_table_of_pairs(column):
-        return pairs_of_table(column)
     column = ordered_rows(column)
     if isinstance(column, list | str | bytes) or not hasattr(column, "__iter__"):
         return column
     if not hasattr(column, "__array__"):
         refuse_table("The rows or labels", column)
     return list(np.asarray(column) if hasattr(column, "__array__") else column)
+
+
+def _taken(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
+    return column.take(rows) if isinstance(column, TableRows) else [column[row] for row in rows]
 
 
 def _chosen(groups: list[list[int]], share: float, random: np.random.Generator) -> list[list[int]]:

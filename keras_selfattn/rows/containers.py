@@ -1,6 +1,7 @@
 """Rows, labels and weights in any ordered container of Python or of a library of tables: one rule for all."""
 
-from collections.abc import ItemsView, KeysView, Mapping, Sequence, Set, ValuesView
+from collections.abc import ItemsView, Iterable, KeysView, Mapping, Sequence, Set, ValuesView
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,29 @@ from keras_selfattn.errors import DataError
 _SCALARS = (str, bytes, memoryview)
 _VIEWS = (KeysView, ValuesView, ItemsView)
 _SHOWN = 10
+
+
+class TableRows(list[Any]):
+    """Rows of a table, with the names of its columns in their order.
+
+    Example:
+
+        >>> rows = TableRows([[4.5, 3.0], [1.0, 2.0]], ["style", "content"])
+        >>> rows[1:].columns, rows.take([1])
+        (['style', 'content'], [[1.0, 2.0]])
+    """
+
+    def __init__(self, rows: Iterable[Any], columns: Sequence[Any]) -> None:
+        super().__init__(rows)
+        self.columns = list(columns)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return TableRows(found, self.columns) if isinstance(place, slice) else found
+
+    def take(self, rows: Iterable[int]) -> "TableRows":
+        """Return some of the rows, in the order of the given numbers."""
+        return TableRows((self[row] for row in rows), self.columns)
 
 
 def ordered_rows(values: Any) -> Any:
@@ -58,6 +82,46 @@ def columns_of(values: Any) -> list[Any]:
         return list(values)
     names = getattr(values, "column_names", None)
     return list(getattr(values, "columns", ()) if names is None else names)
+
+
+def number_table(values: Any) -> TableRows | None:
+    """Return the rows of a table whose columns are all numbers, an array `[columns]` each; else None.
+
+    Raises:
+        DataError: for two columns of one name, or of different lengths.
+
+    Example:
+
+        >>> found = number_table({"style": [4.5, 1.0], "content": [3, 2]})
+        >>> [row.tolist() for row in found], found.columns
+        ([[4.5, 3.0], [1.0, 2.0]], ['style', 'content'])
+        >>> number_table({"label": ["+", "-"]}), number_table([4.5, 1.0])
+        (None, None)
+    """
+    if isinstance(values, TableRows):
+        return values
+    names = columns_of(values)
+    if not names or not hasattr(values, "__getitem__"):
+        return None
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(
+            f"A table has two columns {twice!r}. Rename one, because they are told by their names."
+        )
+    columns = [np.asarray(values[name]) for name in names]
+    if any(column.ndim != 1 or not _are_numbers(column) for column in columns):
+        return None
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) > 1:
+        raise DataError(f"The columns of a table differ in length: {lengths[:_SHOWN]}.")
+    plain = [column.astype(float) if column.dtype == object else column for column in columns]
+    return TableRows(np.stack(plain, axis=1), names)
+
+
+def _are_numbers(column: np.ndarray) -> bool:
+    if column.dtype != object:
+        return column.dtype.kind in "buif"
+    return all(isinstance(value, Real | np.number | np.bool_) for value in column)
 
 
 def refuse_table(what: str, values: Any) -> None:

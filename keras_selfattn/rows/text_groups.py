@@ -8,7 +8,7 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.containers import ordered_rows
 from keras_selfattn.rows.label_names import is_missing
-from keras_selfattn.rows.text_pairs import NAMES, SeveralTexts, is_pair, refuse_columns
+from keras_selfattn.rows.text_pairs import NAMES, SeveralTexts, is_pair, refuse_tuple_of_columns
 from keras_selfattn.rows.texts import TEXTS, is_array_of_texts, is_text
 
 TextGroup = tuple[str | None, ...]
@@ -40,7 +40,7 @@ class TextGroupRows(SeveralTexts[str | TextGroup]):
         x = np.asarray(x) if is_array_of_texts(x) else x
         if not _are_groups(x):
             return TEXTS.read(x)
-        refuse_columns(x)
+        refuse_tuple_of_columns(x)
         return [_group(row, given) for row, given in enumerate(ordered_rows(x))]
 
     def key(self, row: str | TextGroup) -> str | TextGroup:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from keras_selfattn.rows.texts import TEXTS, TextRows, is_text
 TextPair = tuple[str, str]
 NAMES = ("text", "text_pair")
 """The names of both texts: keys of a row as JSON, inputs of a served model, columns of files."""
+# Names of columns in a message.
+_SHOWN = 10
 
 
 class SeveralTexts(RowKind[Row]):
@@ -54,7 +56,7 @@ class TextPairRows(SeveralTexts[TextPair]):
         return isinstance(x, list | tuple | np.ndarray) and (not len(x) or is_pair(x[0]))
 
     def read(self, x: Any) -> list[TextPair]:
-        refuse_columns(x)
+        refuse_tuple_of_columns(x)
         return [_pair(row, given) for row, given in enumerate(ordered_rows(x))]
 
     def key(self, row: TextPair) -> TextPair:
@@ -97,6 +99,17 @@ def is_table_of_pairs(x: Any) -> bool:
     return has_both_columns(x) and len(columns_of(x)) == len(NAMES)
 
 
+def refuse_columns(what: str, table: Any) -> NoReturn:
+    """Raise DataError for a table that is neither one column nor those of `NAMES`; `what` names its rows."""
+    names = columns_of(table)
+    more = ", …" if len(names) > _SHOWN else ""
+    raise DataError(
+        f"{what} came as a table of the columns {', '.join(map(repr, names[:_SHOWN]))}{more}. Give one "
+        f"column, such as rows[{names[0]!r}]; or, for two texts a row, a table of the columns "
+        f"{' and '.join(map(repr, NAMES))} alone: their names tell which is which."
+    )
+
+
 def pairs_of_table(table: Any) -> list[TextPair]:
     """Return the rows of a table of both columns, which their names tell, not their order.
 
@@ -116,7 +129,7 @@ def pairs_of_table(table: Any) -> list[TextPair]:
     return list(zip(first, second, strict=True))
 
 
-def refuse_columns(x: Any) -> None:
+def refuse_tuple_of_columns(x: Any) -> None:
     """Raise DataError for `(texts, text_pairs)`: a tuple of columns, which may be rows as well."""
     if not (isinstance(x, tuple) and x):
         return

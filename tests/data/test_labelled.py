@@ -2,10 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from keras_selfattn.data.labelled import LabelledRows, as_rows, split_rows
 from keras_selfattn.errors import DataError
+from keras_selfattn.rows.series import SERIES
+from keras_selfattn.rows.targets import NUMBERS
 
 
 def test_a_split_keeps_shares_and_equal_texts_together():
@@ -81,6 +84,31 @@ def rows(*lengths):
 def test_both_texts_of_pairs_are_known_by_their_columns_not_by_the_order_of_these(table):
     rows = as_rows((table({"text_pair": ["Yes.", "No."], "text": ["Is it?", "Why?"]}), ["+", "-"]), "rows")
     assert rows.inputs == [("Is it?", "Yes."), ("Why?", "No.")]
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame, dict, pa.table])
+def test_a_table_is_read_by_the_names_of_its_columns_or_refused(table):
+    texts = table({"premise": ["Is it?", "Why?"], "hypothesis": ["Yes.", "No."]})
+    with pytest.raises(DataError, match=r"columns 'premise', 'hypothesis'. .*rows\['premise'\]; or, for two"):
+        as_rows((texts, ["+", "-"]), "rows")
+    with pytest.raises(
+        DataError, match=r"The labels came as a table of the columns 'label'.*rows\['label'\]"
+    ):
+        as_rows((["a", "b"], table({"label": ["+", "-"]})), "rows")
+    scores = as_rows((["a", "b"], table({"style": [4.5, 1.0], "content": [3, 2]})), "rows").take([1, 0])
+    assert (scores.targets.columns, scores.target_kind) == (["style", "content"], NUMBERS)
+    assert [target.tolist() for target in scores.targets] == [[1.0, 2.0], [4.5, 3.0]]
+
+
+def test_two_columns_of_one_name_are_refused():
+    twice = pd.DataFrame([[1.0, 2.0]], columns=["a", "a"])
+    with pytest.raises(DataError, match="two columns 'a'. Rename one"):
+        as_rows((["x"], twice), "rows")
+
+
+def test_a_table_of_numbers_is_series_of_equal_length():
+    rows = as_rows((pd.DataFrame({"t0": [1.0, 2.0], "t1": [0.0, 1.0]}), ["+", "-"]), "rows")
+    assert (rows.kind, [row.tolist() for row in rows.inputs]) == (SERIES, [[1.0, 0.0], [2.0, 1.0]])
 
 
 def test_one_row_of_each_label_cannot_be_split():

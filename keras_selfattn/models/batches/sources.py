@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.containers import TableRows, ordered_rows
 
 
 class RawBatch(NamedTuple):
@@ -18,12 +18,6 @@ class RawBatch(NamedTuple):
     inputs: Any
     targets: Any = None
     weights: Any = None
-
-
-class Table(list[Any]):
-    """Rows of a table, with the names of its columns."""
-
-    columns: list[Any]
 
 
 class BatchSource:
@@ -131,7 +125,7 @@ class BatchSource:
         return RawBatch(inputs, targets if found[1] else None, weights if found[2] else None)
 
     def _joined(self, batches: list[Any]) -> list[Any]:
-        """Return the rows of batches as one list; of tables as a `Table`."""
+        """Return the rows of batches as one list; of tables as `TableRows`."""
         rows = list(itertools.chain.from_iterable(map(_rows_of, batches)))
         columns = [list(getattr(values, "columns", ())) for values in batches]
         if not any(columns):
@@ -140,9 +134,7 @@ class BatchSource:
             raise DataError(
                 f"The batches of `{self._name}` are tables of different columns. Give all the same."
             )
-        table = Table(rows)
-        table.columns = columns[0]
-        return table
+        return TableRows(rows, columns[0])
 
     def _elements(self, order: Callable[[int], Any] | None) -> Iterator[Any]:
         source, kept = self._source, self._kept

@@ -4,7 +4,7 @@ Axes: B (batch), T (tokens), D (features).
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, Protocol
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
 from keras_selfattn.models.word_model import WordModel, Words
-from keras_selfattn.rows.containers import columns_of, ordered_rows, refuse_table
+from keras_selfattn.rows.containers import columns_of, number_table, ordered_rows, refuse_table
 from keras_selfattn.rows.kind import RowKind
 from keras_selfattn.rows.text_pairs import (
     NAMES,
@@ -36,6 +36,7 @@ from keras_selfattn.rows.text_pairs import (
     is_table_of_pairs,
     pairs_of_table,
     refuse_columns,
+    refuse_tuple_of_columns,
 )
 from keras_selfattn.rows.texts import TEXTS
 
@@ -112,8 +113,11 @@ class TextModel(WordModel[TextWords]):
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         # Keras would read an array of a table, whose columns may be in any order.
-        if hasattr(inputs, "__array__") and self._is_table_of_pairs(inputs):
-            inputs = pairs_of_table(inputs)
+        if hasattr(inputs, "__array__") and columns_of(inputs):
+            if self._is_table_of_pairs(inputs):
+                inputs = pairs_of_table(inputs)
+            elif number_table(inputs) is None:
+                refuse_columns(self.row_kind.plural, inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -171,8 +175,8 @@ class TextModel(WordModel[TextWords]):
         if self._is_table_of_pairs(x):
             return pairs_of_table(x)
         if has_both_columns(x):
-            _refuse_more_columns(x)
-        refuse_columns(x)
+            refuse_columns("The rows", x)
+        refuse_tuple_of_columns(x)
         return super().given_rows(x)
 
     def read_inputs(self, x: Any) -> list[Any]:
@@ -182,7 +186,7 @@ class TextModel(WordModel[TextWords]):
         if columns_of(x):
             if self.text_pairs is False:
                 refuse_table(self.row_kind.plural, x)
-            _refuse_more_columns(x)
+            refuse_columns("The rows", x)
         kind = self.row_kind_of(x)
         if len(x):
             self._check_kind(x[0])
@@ -280,15 +284,6 @@ class TextModel(WordModel[TextWords]):
 
 def _begins_with_pair(x: Any) -> bool:
     return hasattr(x, "__getitem__") and len(x) > 0 and is_pair(x[0])
-
-
-def _refuse_more_columns(table: Any) -> NoReturn:
-    """Raise DataError for a table that is neither one column of texts nor the two of pairs."""
-    names = ", ".join(map(repr, columns_of(table)[:10]))
-    raise DataError(
-        f"The rows are a table of the columns {names}. Give one column of texts; or, for two texts a row, "
-        f"the columns {' and '.join(map(repr, NAMES))} alone."
-    )
 
 
 def _is_string(inputs: Tensor) -> bool:

@@ -199,6 +199,11 @@ def test_a_table_of_both_columns_is_called_and_explained_too(adapted):
     assert adapted.explain(table)[0].tokens == adapted.explain([("good", "a film")])[0].tokens
 
 
+def test_a_call_with_a_table_of_other_columns_is_refused(adapted):
+    with pytest.raises(DataError, match="columns 'premise', 'hypothesis'.*'text' and 'text_pair' alone"):
+        adapted(pd.DataFrame({"premise": ["good"], "hypothesis": ["a film"]}))
+
+
 def test_batches_of_a_source_are_tables_of_both_columns_or_pairs(adapted):
     wanted = adapted.predict(PAIRS, verbose=0)
     columns = dict(zip(("text_pair", "text"), list(zip(*PAIRS, strict=True))[::-1], strict=True))
