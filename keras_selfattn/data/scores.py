@@ -12,7 +12,7 @@ from keras_selfattn.data.formats.records import Record
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import check_text_pair, pairs_of, read_columns, texts_of
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.containers import TableRows, ordered_rows
 from keras_selfattn.rows.targets import NUMBERS
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
@@ -53,8 +53,8 @@ def read_scores(
         ...     file = pathlib.Path(folder, "essays.csv")
         ...     _ = file.write_text("text,style,content\\ngood,4.5,3\\nbad,1,2\\n")
         ...     rows = read_scores(file, label="style,content")
-        >>> [target.tolist() for target in rows.targets]
-        [[4.5, 3.0], [1.0, 2.0]]
+        >>> rows.targets.columns, [target.tolist() for target in rows.targets]
+        (['style', 'content'], [[4.5, 3.0], [1.0, 2.0]])
     """
     file = Path(path)
     hint = " Name those with `text` (--text) and `label` (--label)."
@@ -76,7 +76,8 @@ def read_scores(
         inputs = pairs_of(file, inputs, text_pair, records)
     found = [_scores(file, names, each) for each in records]
     _check_alike(file, names, records, found)
-    scores = [np.concatenate(row) for row in found]
+    columns = [name for name, cells in zip(names, found[0], strict=True) for name in _of_cells(name, cells)]
+    scores = TableRows(map(np.concatenate, found), columns)
     where = [line for line, _ in records]
     kind = TEXTS if text_pair is None else TEXT_PAIRS
     return LabelledRows(inputs, scores, str(file), where, kind=kind, target_kind=NUMBERS)
@@ -95,6 +96,11 @@ def _names(label: str | Sequence[str], records: Sequence[Record]) -> list[str]:
             f"them. Received {label!r:.80}."
         )
     return names
+
+
+def _of_cells(name: str, cells: np.ndarray) -> list[str]:
+    """Return the names of the scores of a column: of lists with their places in them."""
+    return [name] if len(cells) == 1 else [f"{name}_{place}" for place in range(1, len(cells) + 1)]
 
 
 def _check_alike(

@@ -93,8 +93,9 @@ class NumberMetrics(HeadMetrics[NumbersHead]):
         return number_report(self.head.encoded(targets), outputs, baselines)
 
     def mistakes(self, rows: LabelledRows, outputs: Any) -> list[Line]:
-        errors = np.abs(np.stack(rows.targets) - outputs).mean(axis=-1).tolist()
-        each = enumerate(zip(rows.targets, outputs, errors, strict=True))
+        targets = self.head.in_order(rows.targets)
+        errors = np.abs(targets - outputs).mean(axis=-1).tolist()
+        each = enumerate(zip(targets, outputs, errors, strict=True))
         return [
             (rows.place(row), row, _plain(true), _plain(found), error) for row, (true, found, error) in each
         ]

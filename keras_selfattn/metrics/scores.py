@@ -41,44 +41,59 @@ class ScoreReport(NumberReport):
         baselines: the same of baselines on the same rows, by name.
         count: number of rows.
         scores: the figures of each score, by the name of the answers: "model", and those of the baselines.
+        names: of the scores; their places, from 1 on, if they have none.
     """
 
     scores: Mapping[str, Sequence[ScoreFigures]]
+    names: Sequence[str | int]
 
     def summary(self) -> dict[str, float]:
         """Return the figures by name: means over the scores, those of each of several, those of baselines."""
         found: dict[str, float] = {}
         for answers, each in self.scores.items():
-            suffix = "" if answers == "model" else f"_of_{answers.replace(' ', '_')}"
             errors = self.errors if answers == "model" else self.baselines[answers]
             means = ScoreFigures(*np.mean(each, axis=0).tolist())._asdict()
             means |= {"mean_absolute_error": errors.absolute, "root_mean_squared_error": errors.squared}
-            found |= {f"{name}{suffix}": value for name, value in means.items()}
-            if answers == "model" and len(each) > 1:
-                for place, figures in enumerate(each, start=1):
-                    found |= {f"{name}_{place}": value for name, value in figures._asdict().items()}
-        # Of a constant baseline there are no correlations.
-        return {name: value for name, value in found.items() if "_of_" not in name or not np.isnan(value)}
+            if answers != "model":
+                suffix = f"_of_{answers.replace(' ', '_')}"
+                # Of a constant baseline there are no correlations.
+                found |= {f"{name}{suffix}": value for name, value in means.items() if not np.isnan(value)}
+                continue
+            found |= means
+            for score, figures in zip(self._keys(), each, strict=True) if len(each) > 1 else ():
+                found |= {f"{name}_{score}": value for name, value in figures._asdict().items()}
+        return found
+
+    def _keys(self) -> list[str | int]:
+        """Return the ends of the names of each score's figures; those of baselines begin with "of"."""
+        taken = any(str(name).startswith("of_") for name in self.names)
+        return [*range(1, len(self.names) + 1)] if taken else [*self.names]
 
     def tables(self) -> dict[str, Columns]:
         return {"errors": Columns(["answers", "score", *ScoreFigures._fields], self.lines())}
 
     def lines(self) -> list[tuple[Any, ...]]:
-        """Return the figures as lines: name of the answers, place of the score from 1 on, figures."""
+        """Return the figures as lines: name of the answers, name of the score, figures."""
         return [
-            (answers, place, *figures)
+            (answers, name, *figures)
             for answers, each in self.scores.items()
-            for place, figures in enumerate(each, start=1)
+            for name, figures in zip(self.names, each, strict=True)
         ]
 
 
-def score_report(true: np.ndarray, predicted: np.ndarray, baselines: Mapping[str, np.ndarray]) -> ScoreReport:
+def score_report(
+    true: np.ndarray,
+    predicted: np.ndarray,
+    baselines: Mapping[str, np.ndarray],
+    names: Sequence[str] | None = None,
+) -> ScoreReport:
     """Return the figures of `predicted`, and of each baseline, against `true`.
 
     Args:
         true: float `[rows, scores]`.
         predicted: the same, from the model.
         baselines: the same, from baselines, by name.
+        names: of the scores, if they have any.
 
     Example:
 
@@ -91,7 +106,8 @@ def score_report(true: np.ndarray, predicted: np.ndarray, baselines: Mapping[str
         name: [_figures(*columns) for columns in zip(_columns(true), _columns(each), strict=True)]
         for name, each in {"model": predicted, **baselines}.items()
     }
-    return ScoreReport(whole.errors, whole.baselines, whole.count, scores)
+    named = names or [*range(1, true.shape[1] + 1)]
+    return ScoreReport(whole.errors, whole.baselines, whole.count, scores, named)
 
 
 def _columns(numbers: np.ndarray) -> np.ndarray:
@@ -114,4 +130,4 @@ class ScoreMetrics(NumberMetrics):
     def report(
         self, targets: Sequence[np.ndarray], outputs: Any, baselines: Mapping[str, np.ndarray]
     ) -> Report:
-        return score_report(self.head.encoded(targets), outputs, baselines)
+        return score_report(self.head.encoded(targets), outputs, baselines, self.head.names)

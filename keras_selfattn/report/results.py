@@ -123,8 +123,8 @@ def _of_scores(figures: ScoreReport, found: Evaluation | None) -> list[Any]:
     several = len(figures.scores["model"]) > 1
     header = ["answers of", *(["score"] if several else []), *map(name_in_words, ScoreFigures._fields)]
     rows = [
-        ["the model" if answers == "model" else answers, *([place] if several else []), *map(_known, each)]
-        for answers, place, *each in figures.lines()
+        ["the model" if answers == "model" else answers, *([score] if several else []), *map(_known, each)]
+        for answers, score, *each in figures.lines()
     ]
     table = Table("Figures of the scores; errors in their units", header, rows)
     if found is None:
@@ -133,7 +133,7 @@ def _of_scores(figures: ScoreReport, found: Evaluation | None) -> list[Any]:
     predicted = np.asarray(found.outputs, float)
     pictures: list[Any] = []
     for place in range(min(true.shape[1], _SCATTERED)):
-        which = f" of score {place + 1}" if several else ""
+        which = f" of score {figures.names[place]}" if several else ""
         pictures.append(scatter(true[:, place], predicted[:, place], which))
     return [table, *pictures, residuals((predicted - true).ravel())]
 

@@ -35,7 +35,9 @@ def test_a_column_or_several_are_read_in_the_order_they_are_named_in(tmp_path):
 def test_a_list_of_json_is_several_scores(tmp_path):
     lines = [{"text": "x", "label": [1, 0.5], "c": 3}, {"text": "y", "label": [2, 1], "c": "4"}]
     file = written(tmp_path, "\n".join(map(json.dumps, lines)), "rows.jsonl")
-    assert numbers(read_scores(file, label="label,c")) == [[1.0, 0.5, 3.0], [2.0, 1.0, 4.0]]
+    rows = read_scores(file, label="label,c")
+    assert numbers(rows) == [[1.0, 0.5, 3.0], [2.0, 1.0, 4.0]]
+    assert rows.take([0]).targets.columns == ["label_1", "label_2", "c"]
 
 
 def test_lists_of_other_lengths_do_not_shift_the_scores_of_the_next_column(tmp_path):

@@ -43,6 +43,18 @@ def test_the_summary_has_means_each_score_and_the_baselines():
     assert {line[:2] for line in report.tables()["errors"].rows} >= {("model", 1), ("ridge", 2)}
 
 
+def test_scores_with_names_have_their_figures_by_name():
+    names = ["ease_of_use", "content"]
+    report = score_report(TRUE, PREDICTED, {"mean of training": np.full_like(TRUE, 2)}, names)
+    summary = report.summary()
+    assert summary["pearson_content"] == report.scores["model"][1].pearson
+    assert [line[:2] for line in report.lines()[:2]] == [("model", "ease_of_use"), ("model", "content")]
+    # A figure that is not defined is told, whatever the name; those of baselines begin with "of".
+    alike = score_report(np.ones((3, 2)), PREDICTED[:3], {}, names).summary()
+    assert math.isnan(alike["pearson_ease_of_use"])
+    assert "pearson_1" in score_report(TRUE, PREDICTED, {}, ["of_ridge", "content"]).summary()
+
+
 def test_figures_that_are_not_defined_are_none_and_warn_of_nothing():
     for score in (2.0, 0.1):  # the mean of three times 0.1 is not 0.1
         alike = score_report(np.full((3, 1), score), np.array([[1.0], [2.0], [3.0]]), {}).summary()

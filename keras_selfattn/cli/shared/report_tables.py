@@ -90,10 +90,10 @@ def _of_scores(figures: ScoreReport, split: str) -> None:
     several = len(figures.scores["model"]) > 1
     numeric = (*(["score"] if several else []), *map(name_in_words, ScoreFigures._fields))
     table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
-    for answers, place, *each in figures.lines():
+    for answers, score, *each in figures.lines():
         shown = ["–" if math.isnan(value) else f"{value:.4g}" for value in each]
         name = "the model" if answers == "model" else answers
-        table.add_row(name, *([str(place)] if several else []), *shown)
+        table.add_row(name, *([str(score)] if several else []), *shown)
     console.print(table)
 
 

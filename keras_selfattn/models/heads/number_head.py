@@ -10,13 +10,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Shares
-from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.containers import TableRows, number_table, ordered_rows, refuse_table
 from keras_selfattn.rows.targets import NUMBERS
 
 Tensor = Any
+
+# Names of columns in a message.
+_SHOWN = 10
 
 
 class NumbersHead(Head):
@@ -25,25 +28,35 @@ class NumbersHead(Head):
     Args:
         mean: of each number in the training rows.
         deviation: standard deviation of each; 1 if it is constant.
+        names: of several numbers, in their order; None if nobody has named them.
     """
 
     task = "regression"
     target_kind = NUMBERS
 
-    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
+    def __init__(
+        self, mean: Sequence[float], deviation: Sequence[float], names: Sequence[str] | None = None
+    ) -> None:
         self.mean, self.deviation = list(mean), list(deviation)
+        self.names = None if names is None else list(names)
+        if self.names is not None and len(self.names) != len(self.mean):
+            raise ConfigError(
+                f"`names` must be one for each number of `mean`. Received {len(self.names)} and "
+                f"{len(self.mean)}."
+            )
 
     @classmethod
     def from_targets(cls, targets: Sequence[np.ndarray]) -> "NumbersHead":
-        """Return the head with the mean and deviation of targets `[N]`."""
+        """Return the head with the mean and deviation of targets `[N]`, and with the names of a table."""
         values = np.stack(targets)  # [rows, N]
         mean, deviation = values.mean(axis=0), values.std(axis=0)
         constant = deviation <= 1e-9 * np.abs(mean)
-        return cls(mean.tolist(), np.where(constant, 1.0, deviation).tolist())
+        return cls(mean.tolist(), np.where(constant, 1.0, deviation).tolist(), names_of(targets))
 
     @property
     def state(self) -> dict[str, Any]:
-        return {"mean": self.mean, "deviation": self.deviation}
+        named = {} if self.names is None else {"names": self.names}
+        return {"mean": self.mean, "deviation": self.deviation, **named}
 
     @property
     def is_unscaled(self) -> bool:
@@ -55,13 +68,30 @@ class NumbersHead(Head):
         return as_numbers(y)
 
     def encoded(self, targets: Sequence[np.ndarray]) -> np.ndarray:
+        return self.in_order(targets).astype(np.float32)
+
+    def in_order(self, targets: Sequence[np.ndarray]) -> np.ndarray:
+        """Return targets as float64 `[rows, N]`, in the head's order where both have names.
+
+        Raises:
+            DataError: for another number of numbers, or other names, than the head's.
+        """
         for row, numbers in enumerate(targets):
             if len(numbers) != len(self.mean):
                 raise DataError(
                     f"Target {row} (counted from 0) has {len(numbers)} numbers. The model gives "
                     f"{len(self.mean)}."
                 )
-        return np.stack(targets).astype(np.float32)
+        given, values = names_of(targets), np.stack(targets)
+        if self.names is None or given is None or self.names == given:
+            return values
+        if set(given) != set(self.names):
+            raise DataError(
+                f"The targets are a table of the columns {', '.join(map(repr, given[:_SHOWN]))}. The model "
+                f"has learned {', '.join(map(repr, self.names[:_SHOWN]))}. Give columns of these names, "
+                "in any order."
+            )
+        return values[:, [given.index(name) for name in self.names]]
 
     def outputs(self, x: Tensor, wide: Tensor | None = None, first: Shares = FIRST_SHARES) -> Tensor:
         found = keras.layers.Dense(
@@ -152,15 +182,31 @@ class StandardisedSquaredError(keras.losses.Loss):
         return ops.mean(ops.square(error), axis=-1)
 
 
+def names_of(targets: Any) -> list[str] | None:
+    """Return the names of several numbers a row, which columns of a table have; None if there are none.
+
+    Example:
+
+        >>> names_of(TableRows([[4.5, 3.0]], ["style", "content"])), names_of([[4.5, 3.0]])
+        (['style', 'content'], None)
+    """
+    columns = targets.columns if isinstance(targets, TableRows) else []
+    # Numbers from 0 on are the names that libraries give to columns without any.
+    if len(columns) < 2 or columns == list(range(len(columns))):
+        return None
+    return list(map(str, columns))
+
+
 def as_numbers(y: Any) -> list[np.ndarray]:
-    """Return targets, one or several numbers for each row, as float64 `[N]` each.
+    """Return targets, one or several numbers for each row, as float64 `[N]` each; of a table as its rows.
 
     Raises:
         DataError: if there are none, or a row's are not finite numbers.
     """
     if y is None:
         raise DataError("Targets are needed with raw rows. Received None; give a number, or several, a row.")
-    y = ordered_rows(y)
+    table = number_table(y)
+    y = ordered_rows(y) if table is None else list(table)
     if hasattr(y, "__array__"):
         y = np.asarray(y)
     refuse_table("The targets", y)
@@ -170,7 +216,7 @@ def as_numbers(y: Any) -> list[np.ndarray]:
             raise DataError(
                 f"Target {row} (counted from 0) has {len(numbers)} numbers, target 0 has {len(found[0])}."
             )
-    return found
+    return found if table is None else TableRows(found, table.columns)
 
 
 def _numbers(row: int, target: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.core.ensemble import logits_of
 from keras_selfattn.models.heads.class_heads import SmoothedBinaryCrossentropy
-from keras_selfattn.models.heads.number_head import InUnits, NumbersHead, as_numbers
+from keras_selfattn.models.heads.number_head import InUnits, NumbersHead, as_numbers, names_of
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 
 Tensor = Any
@@ -25,20 +25,21 @@ class ScoreHead(NumbersHead):
 
     @classmethod
     def from_targets(cls, targets: Sequence[np.ndarray]) -> "ScoreHead":
-        """Return the head with the mean and deviation of targets `[N]`.
+        """Return the head with the mean and deviation of targets `[N]`, and with the names of a table.
 
         Raises:
             DataError: if a score has one value only in all rows.
         """
-        values = np.stack(targets)  # [rows, N]
+        values, names = np.stack(targets), names_of(targets)  # [rows, N]
         for place, column in enumerate(values.T):
             if (column == column[0]).all():
                 which = "score" if values.shape[1] == 1 else f"score {place + 1} of {values.shape[1]}"
+                which = which if names is None else f"score {names[place]!r}"
                 raise DataError(
                     f"The {which} has one value only: it is {column[0]:g} in all {len(values)} rows, from "
                     "which nothing is learned. Is it the right column?"
                 )
-        return cls(values.mean(axis=0).tolist(), values.std(axis=0).tolist())
+        return cls(values.mean(axis=0).tolist(), values.std(axis=0).tolist(), names)
 
     def outputs(
         self, x: Tensor | list[Tensor], wide: Tensor | None = None, first: Shares = FIRST_SHARES

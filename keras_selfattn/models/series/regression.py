@@ -80,6 +80,7 @@ class SeriesRegressor(SeriesModel):
         longest: int | None = None,
         mean: Sequence[float] | None = None,
         deviation: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, num_features=num_features, longest=longest, **kwargs)
@@ -89,7 +90,7 @@ class SeriesRegressor(SeriesModel):
                 "`num_features`, `longest`, `mean` and `deviation` go together. Give all of them or none."
             )
         if mean is not None and deviation is not None:
-            self._assemble(NumbersHead(mean, deviation))
+            self._assemble(NumbersHead(mean, deviation, names))
 
     def parts_beside(self) -> dict[str, str]:
         return {"ridge": "a ridge regression of features of the row, whose residual attention learns"}
@@ -116,7 +117,7 @@ class SeriesRegressor(SeriesModel):
         # If the ridge regression predicts targets exactly, the residuals have no deviation.
         deviation = learned.deviation * np.clip(left, _LEAST_LEFT, 1)
         self._ridge_weights = [ridge.coefficients, ridge.intercept - learned.mean]
-        return NumbersHead(learned.mean, deviation.tolist())
+        return NumbersHead(learned.mean, deviation.tolist(), cast(NumbersHead, head).names)
 
     def _prepare(self, rows: Rows) -> None:
         super()._prepare(rows)

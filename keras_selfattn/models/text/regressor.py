@@ -40,6 +40,7 @@ class TextRegressor(TextModel):
         vocabulary: tokens in the order of their ids; left out before training.
         mean: of each number in the training rows; left out before training.
         deviation: standard deviation of each; left out before training.
+        names: of several numbers, if they were the columns of a table; left out before training.
         text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`
             decide.
         wide_features: the number of n-grams of the wide path; left out before training.
@@ -80,6 +81,7 @@ class TextRegressor(TextModel):
         vocabulary: Sequence[str] | None = None,
         mean: Sequence[float] | None = None,
         deviation: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
         text_pairs: bool | None = None,
         wide_features: int | None = None,
         start: str | Path | StartingModel | EncoderStart | None = None,
@@ -89,11 +91,12 @@ class TextRegressor(TextModel):
         if len({value is None for value in (vocabulary, mean, deviation)}) != 1:
             raise ConfigError("`vocabulary`, `mean` and `deviation` go together. Give all of them or none.")
         self._check_one_beginning(vocabulary)
-        if vocabulary is None and wide_features is not None:
-            raise ConfigError("`wide_features` is of a model with `vocabulary`, `mean` and `deviation`.")
+        for name, value in (("wide_features", wide_features), ("names", names)):
+            if vocabulary is None and value is not None:
+                raise ConfigError(f"`{name}` is of a model with `vocabulary`, `mean` and `deviation`.")
         if vocabulary is not None and mean is not None and deviation is not None:
             self.tokenizer = self._words.tokenizer_of(vocabulary)
-            head = self.head_type(None)(mean, deviation)
+            head = self.head_type(None)(mean, deviation, names)
             if wide_features is not None:
                 self.wide = NGramLogits(wide_features, len(head.mean), False, name="wide")
             self._assemble(head)

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from pretrained_folders import write_classifier, write_folder
 
@@ -11,6 +12,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.export.contract import contract_for
 from keras_selfattn.export.precision import at_precision
+from keras_selfattn.metrics.evaluation import examine
 from keras_selfattn.models.heads.probabilities import Mixture
 from keras_selfattn.models.text.ngram_counts import wide_logits
 from keras_selfattn.training import TrainConfig, train
@@ -92,6 +94,8 @@ def test_a_pair_of_texts_has_a_score(model):
     ("given", "said"),
     [
         ({"vocabulary": ["a"]}, "`vocabulary`, `mean` and `deviation` go together"),
+        ({"names": ["a", "b"]}, "`names` is of a model with `vocabulary`, `mean`"),
+        ({"vocabulary": ["a"], "mean": [0.0], "deviation": [1.0], "names": ["a", "b"]}, "Received 2 and 1"),
         ({"wide_features": 3}, "`wide_features` is of a model with `vocabulary`, `mean`"),
         ({"config": models.TextConfig()}, "`config` must be a ScoreConfig"),
         ({"config": {"bounded": 1}}, "`bounded` must be True or False. Received 1"),
@@ -100,6 +104,37 @@ def test_a_pair_of_texts_has_a_score(model):
 def test_what_no_model_can_be_made_of_is_refused(given, said):
     with pytest.raises(ConfigError, match=re.escape(said)):
         models.TextRegressor(**given)
+
+
+def test_columns_of_a_table_keep_their_names_and_are_read_by_them(tmp_path):
+    """A file of weights of columns in another order is refused; targets of other columns are, too."""
+    model, style = models.TextRegressor({**SMALL, "wide": False}), [stars[0] for stars in STARS]
+    content = [stars[1] for stars in STARS]
+    model.adapt(TEXTS, pd.DataFrame({"style": style, "content": content}))
+    assert (model.head.names, model.head.mean) == (["style", "content"], np.mean(STARS, axis=0).tolist())
+    turned = {"content": content, "style": style}
+    for table in (turned, pd.DataFrame(turned)):
+        assert model.head.encoded(model.head.read(table)).tolist() == np.float32(STARS).tolist()
+    with pytest.raises(DataError, match="columns 'style', 'form'. The model has learned 'style', 'content'"):
+        model.head.encoded(model.head.read(pd.DataFrame({"style": style, "form": content})))
+    # Numbers alone are in the order of the model.
+    assert model.head.encoded(model.head.read(STARS)).tolist() == np.float32(STARS).tolist()
+    model.save(tmp_path / "model.keras")
+    assert models.load(tmp_path / "model.keras").head.names == ["style", "content"]
+    other = models.TextRegressor({**SMALL, "wide": False})
+    other.adapt(TEXTS, turned)
+    model.save_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(ConfigError, match="`names` has 'style' at index 0 in the file and 'content' here"):
+        other.load_weights(tmp_path / "model.weights.h5")
+
+
+def test_figures_of_an_evaluation_are_by_the_names_of_columns():
+    named = made(pd.DataFrame(STARS, columns=["style", "content"]), wide=False)
+    table = pd.DataFrame(STARS, columns=["style", "content"])[["content", "style"]]
+    found, plain = (examine(named, LabelledRows(TEXTS, each, "made up")) for each in (table, STARS))
+    assert found.figures.summary() == plain.figures.summary()
+    assert found.figures.summary()["pearson_content"] == plain.figures.scores["model"][1].pearson
+    assert found.mistakes() == plain.mistakes()
 
 
 def test_targets_that_cannot_train_are_refused_before_anything_is_learned():
