@@ -82,6 +82,7 @@ def model_card(
         "format": _FORMAT,
         "task": contract.task,
         "labels": None if contract.labels is None else list(contract.labels),
+        **({} if contract.scores is None else {"scores": list(contract.scores)}),
         "vocabulary_size": contract.vocabulary_size,
         "precision": precision,
         "comparison": None if comparison is None else comparison.to_dict(),

@@ -35,6 +35,7 @@ class Contract:
         signatures: by name.
         tracked: variables, tables and modules that the functions use.
         labels: label names in the order of the classes, or None.
+        scores: names of several numbers of a row in their order, or None.
         vocabulary_size: the number of token ids, or None for a model without tokens.
         config: the model's settings as JSON types.
         named: turns rows as the model reads them into inputs by name; None if callers pass inputs by name.
@@ -47,6 +48,7 @@ class Contract:
     labels: Sequence[str] | None
     vocabulary_size: int | None
     config: Mapping[str, Any]
+    scores: Sequence[str] | None = None
     named: Callable[[Any], Mapping[str, Any]] | None = None
     made_up: bool = True
 
@@ -103,6 +105,7 @@ def _raw_contract(
         labels=getattr(model, "labels", None),
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=model.config.summary(),
+        scores=getattr(model.head, "names", None),
         named=front.named,
         made_up=not real and samples is None,
     )

@@ -31,6 +31,7 @@ from keras_selfattn.serving.wire.signature_names import (
     END,
     LABEL,
     LABELS,
+    NAMED_SCORES,
     PREDICTIONS,
     PROBABILITIES,
     REGRESSED,
@@ -79,9 +80,9 @@ class Answers(ABC):
         return self.named(outputs)
 
     def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
-        """Return TensorFlow Serving's older calls that such answers fit, "classify" or "regress".
+        """Return the signatures of TensorFlow Serving's older calls that such answers fit.
 
-        Each has the function from the named outputs to its own.
+        Each has the function from the named outputs to its own: "classify", "regress", or `NAMED_SCORES`.
         """
         return {}
 
@@ -233,13 +234,17 @@ class Numbers(Answers):
     Args:
         names: of the outputs; None for a single one, which is called "predictions".
         single: True if there is one number for a row, `[B]` or `[B, 1]`.
+        scores: names of the several numbers of a row, if they have any.
     """
 
     task = "regression"
 
-    def __init__(self, names: Sequence[str] | None, *, single: bool) -> None:
+    def __init__(
+        self, names: Sequence[str] | None, *, single: bool, scores: Sequence[str] | None = None
+    ) -> None:
         self._names = names
         self.single = single
+        self._scores = scores
 
     def named(self, outputs: Any) -> dict[str, Tensor]:
         flat = tf.nest.flatten(outputs)
@@ -247,7 +252,17 @@ class Numbers(Answers):
         return {name: _float32(value) for name, value in named}
 
     def of_examples(self) -> Mapping[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
-        return {"regress": self.regressed} if self.single else {}
+        # A Regress call has one number for a row; a Classify call has numbers by name, of any size.
+        named = {} if self._scores is None else {NAMED_SCORES: self.scored}
+        return {"regress": self.regressed} if self.single else named
+
+    def scored(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the names of the numbers and the numbers, `[B, N]` each, for the Classify call."""
+        numbers = tf.cast(named[PREDICTIONS], tf.float32)
+        return {
+            CLASSES: tf.broadcast_to(tf.constant(self._scores, tf.string), tf.shape(numbers)),
+            SCORES: numbers,
+        }
 
     def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return one number for each row, `[B]`, for the Regress call."""
@@ -294,7 +309,7 @@ def _of_positions(head: PositionHead) -> Answers:
 
 @raw_answers.register
 def _of_numbers(head: NumbersHead) -> Answers:
-    return Numbers(None, single=len(head.mean) == 1)
+    return Numbers(None, single=len(head.mean) == 1, scores=head.names)
 
 
 @raw_answers.register

@@ -19,6 +19,7 @@ from keras_selfattn.serving.wire.signature_names import (
     DEFAULT_SIGNATURE,
     EXAMPLES,
     LABEL,
+    NAMED_SCORES,
     PROBABILITIES,
     SCORE,
     TEXT,
@@ -152,7 +153,7 @@ MOST_ASKED = DEFAULT_SIGNATURE
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
-_OF_EXAMPLES = {"classify": CLASSIFY, "regress": REGRESS}
+_OF_EXAMPLES = {"classify": CLASSIFY, "regress": REGRESS, NAMED_SCORES: CLASSIFY}
 
 
 @dataclass(frozen=True)

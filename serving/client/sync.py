@@ -325,7 +325,9 @@ class Client(BaseClient[Transport]):
             timeout: as for `predict`.
 
         Returns:
-            float32 `[rows]`, in the order of the rows; `[rows, numbers]` of a model with several a row.
+            float32 `[rows]`, in the order of the rows; `[rows, numbers]` of a model with several a row. If
+            these have names, such as those of the columns of its training, it is an array `[rows]` with a
+            field for each: `scores["style"]`, float32 `[rows]`, and `scores.dtype.names`.
 
         Raises:
             FailedPreconditionError: the model has no output `predictions`, such as a classifier.

@@ -3,9 +3,9 @@
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ..wire.signature_names import (
     END,
     LABEL,
     LABELS,
+    NAMED_SCORES,
     PREDICTIONS,
     PROBABILITIES,
     SCORE,
@@ -40,6 +41,7 @@ from .operations import Operations, rows_in_a_call
 from .server_ref import Label, Version
 from .steps import Steps, at_least_one
 
+T = TypeVar("T")
 Texts = Sequence[str] | Sequence[tuple[str, str]]
 
 _CLASSIFY = "classify"
@@ -62,17 +64,13 @@ class TaskCalls:
         self._operations = operations
         # In the order of the probabilities; None for a version that does not list its labels.
         self._classes: dict[int, Sequence[str] | None] = {}
+        # In the order of the numbers; None for a version whose numbers have no names.
+        self._scores: dict[int, Sequence[str] | None] = {}
 
     def classify(self, values: Inputs, which: Version) -> Steps[list[Classification]]:
         """The label of each row, and the scores of all labels."""
-        values = _rows_of(values)
-        try:
-            return (yield from self._classify(values, which))
-        except NotFoundError:
-            if which is not None and not isinstance(which, Label):
-                raise
-            # The version that answered was unloaded before its labels were requested.
-            return (yield from self._classify(values, which))
+        rows = _rows_of(values)
+        return (yield from _or_again(which, lambda: self._classify(rows, which)))
 
     def rank(
         self, query: Any, documents: Any, k: int | None, label: str | None, which: Version
@@ -84,13 +82,7 @@ class TaskCalls:
         texts = _documents(documents)
         if not texts:
             return []
-        try:
-            return (yield from self._ranked(query, texts, most, label, which))
-        except NotFoundError:
-            if which is not None and not isinstance(which, Label):
-                raise
-            # As in `classify`.
-            return (yield from self._ranked(query, texts, most, label, which))
+        return (yield from _or_again(which, lambda: self._ranked(query, texts, most, label, which)))
 
     def _ranked(
         self, query: str, texts: list[str], most: int | None, label: str | None, which: Version
@@ -177,11 +169,34 @@ class TaskCalls:
         return list(chain.from_iterable(map(_labelled, parts)))
 
     def score(self, values: Inputs, which: Version) -> Steps[np.ndarray]:
-        """The number of each row, or its numbers."""
+        """The number of each row, or its numbers, by name if they have names."""
+        rows = _rows_of(values)
+        return (yield from _or_again(which, lambda: self._score(rows, which)))
+
+    def _score(self, rows: Inputs, which: Version) -> Steps[np.ndarray]:
         lack = "without scores"
-        parts = yield from self._parts(_rows_of(values), DEFAULT_SIGNATURE, which, {PREDICTIONS: 2}, lack)
+        parts = yield from self._parts(rows, DEFAULT_SIGNATURE, which, {PREDICTIONS: 2}, lack)
+        if len({part[PREDICTIONS].shape[1] for part in parts}) > 1:
+            raise self._operations.server.malformed(
+                "rows have different numbers of scores", DEFAULT_SIGNATURE
+            )
         found = np.concatenate([part[PREDICTIONS] for part in parts])
-        return found[:, 0] if found.shape[1] == 1 else found
+        if found.shape[1] == 1:
+            return found[:, 0]
+        names = yield from self._score_names(parts, which)
+        if names is None:
+            return found
+        if len({*names} - {""}) != found.shape[1]:
+            said = f"{found.shape[1]} scores a row, and the names {', '.join(map(repr, names))}"
+            raise self._operations.server.malformed(said, NAMED_SCORES)
+        return np.ascontiguousarray(found).view([(name, found.dtype) for name in names])[:, 0]
+
+    def _score_names(self, parts: Sequence[Prediction], which: Version) -> Steps[Sequence[str] | None]:
+        """The names of the numbers of the version that answered; None if it has none."""
+        version = parts[0].version
+        if version not in self._scores or not version:
+            self._scores[version] = yield from self._names_of(NAMED_SCORES, version, which)
+        return self._scores[version]
 
     def spans(self, texts: Iterable[str], which: Version) -> Steps[list[list[Span]]]:
         """The spans of each text."""
@@ -284,15 +299,19 @@ class TaskCalls:
         return self._classes[version]
 
     def _class_names(self, version: int, which: Version) -> Steps[Sequence[str] | None]:
-        """The labels in the order of the probabilities; the signature `classify` returns them for any row."""
+        """The labels in the order of the probabilities."""
+        return (yield from self._names_of(_CLASSIFY, version, which))
+
+    def _names_of(self, signature: str, version: int, which: Version) -> Steps[Sequence[str] | None]:
+        """The names that a signature of the Classify call returns for any row; None without it."""
         known = yield from self._operations.metadata_cache.known(which)
-        if known is None or _CLASSIFY not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
+        if known is None or signature not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
             return None
         row = _made_up_row(known)
         answering = version if version else which
         try:
             # All outputs: the warmup of a server does not prepare the graph for one output alone.
-            answer = yield from self._operations.predict([row], _CLASSIFY, None, answering)
+            answer = yield from self._operations.predict([row], signature, None, answering)
         except (InvalidArgumentError, FailedPreconditionError, InvalidInputError):
             return None  # another kind of signature with that name
         return [_text(name) for name in answer[CLASSES].reshape(-1)]
@@ -355,6 +374,16 @@ def _bounded(query: str, documents: Sequence[str], most: int) -> list[range]:
             start, held = place, 0
         held += size
     return [*calls, range(start, len(documents))]
+
+
+def _or_again(which: Version, ask: Callable[[], Steps[T]]) -> Steps[T]:
+    """Ask again if the version that answered was unloaded before its names were requested."""
+    try:
+        return (yield from ask())
+    except NotFoundError:
+        if which is not None and not isinstance(which, Label):
+            raise
+        return (yield from ask())
 
 
 def _texts_of(values: Any) -> list[str]:

@@ -30,6 +30,9 @@ EMBEDDING = "embedding"
 SPANS = "spans"
 """The signature of a labeller that takes raw texts, `TEXT`."""
 
+NAMED_SCORES = "scores"
+"""The signature of a model of several numbers that have names: tf.Examples to `CLASSES` and `SCORES`."""
+
 # The outputs of `spans`, besides `LABEL` and `SCORE` of each span.
 START = "start"
 """The first character (code point) of each span of a text."""

@@ -58,6 +58,16 @@ def pairs(tf):
     return {"serving_default": (alike, spec), "explain": (explain, spec)}
 
 
+def scores(tf):
+    """The length of a text, and its half."""
+
+    def lengths(text):
+        length = tf.cast(tf.strings.length(text), tf.float32)
+        return {"predictions": tf.stack([length, length / 2], -1)}
+
+    return {"serving_default": (lengths, [tf.TensorSpec([None], tf.string, name="text")])}
+
+
 def tags(tf):
     def tagger(tokens):
         isname = tf.strings.regex_full_match(tokens, "[A-Z].*")
@@ -184,6 +194,11 @@ MODELS = {
         lambda tf, _: pairs(tf),
         card("text-pair-classification", ["other", "same"]),
         {"text": ["is it?"], "text_pair": ["it is"]},
+    ),
+    "essays": Kind(
+        lambda tf, _: scores(tf),
+        {**card("text-regression", None), "scores": [HOSTILE, "half"]},
+        {"text": ["a fine essay"]},
     ),
     "half": Kind(lambda tf, _: half(tf), versions=(3,)),
 }

@@ -137,6 +137,19 @@ def test_figures_of_an_evaluation_are_by_the_names_of_columns():
     assert found.mistakes() == plain.mistakes()
 
 
+def test_an_export_tells_the_names_of_scores():
+    model = made(pd.DataFrame(STARS, columns=["style", "content"]), wide=False)
+    contract = contract_for(*at_precision(model, None))
+    assert contract.scores == ["style", "content"]
+    found = contract.signatures["scores"]
+    answer = found.function(*found.arguments(found.requests[0]))
+    assert answer["classes"].numpy()[0].tolist() == [b"style", b"content"]
+    asked = contract.signatures["serving_default"]
+    numbers = asked.function(*asked.arguments(asked.requests[0]))["predictions"]
+    np.testing.assert_array_equal(answer["scores"], numbers)
+    assert "scores" not in contract_for(*at_precision(made(wide=False), None)).signatures
+
+
 def test_targets_that_cannot_train_are_refused_before_anything_is_learned():
     model = models.TextRegressor(SMALL)
     for targets, said in (([3.0] * 48, "one value only"), (["good"] * 48, "must be a number or several")):

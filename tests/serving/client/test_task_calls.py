@@ -469,15 +469,40 @@ def test_a_reload_that_failed_in_its_answer_is_an_error(raw_server, connect):
         connect(raw_server(lambda data, context: answer)).reload([])
 
 
-def scored(columns):
-    """A model of numbers like our exports: the length of a text, and its double, …"""
+def scored(columns, names=None):
+    """A model of numbers like our exports: the length of a text, its double, …; by name if given."""
 
     def answer(arrays):
         lengths = np.array([[len(each)] for each in arrays["text"]], np.float32).reshape(-1, 1)
         return {"predictions": lengths * np.arange(1, 1 + columns, dtype=np.float32)}
 
     outputs = {"predictions": (tf.float32, (None, columns))}
-    return {"serving_default": StockSignature(TEXT, answer, outputs)}
+    plain = {"serving_default": StockSignature(TEXT, answer, outputs)}
+    if names is None:
+        return plain
+
+    def named(arrays):
+        numbers = np.ones((len(arrays["inputs"]), columns), np.float32)
+        return {"classes": np.tile(np.array(names, object), (len(numbers), 1)), "scores": numbers}
+
+    of_names = {"classes": (tf.string, (None, columns)), "scores": (tf.float32, (None, columns))}
+    return {**plain, "scores": StockSignature({"inputs": (tf.string, (None,))}, named, of_names)}
+
+
+def test_scores_with_names_have_a_field_for_each(stock_server, connect):
+    client = connect(stock_server(StockServing(scored(2, [b"style", "inhalt ä".encode()]))), max_batch_size=2)
+    for _ in range(2):  # the names are asked for once
+        found = client.score(["ab", "", "abc"])
+        assert found.dtype.names == ("style", "inhalt ä")
+        np.testing.assert_array_equal(found["inhalt ä"], np.float32([4, 0, 6]))
+        assert found["style"].dtype == np.float32
+
+
+@pytest.mark.parametrize("names", [[b"style", b"style"], [b""]])
+def test_names_that_are_none_for_each_score_are_an_error(stock_server, connect, names):
+    client = connect(stock_server(StockServing(scored(2, names * (3 - len(names))))))
+    with pytest.raises(errors.ServingError, match="2 scores a row, and the names"):
+        client.score(["ab"])
 
 
 @pytest.mark.parametrize(("columns", "wanted"), [(1, [2, 0, 3]), (2, [[2, 4], [0, 0], [3, 6]])])

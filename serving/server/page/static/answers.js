@@ -14,7 +14,7 @@ import { isOfSpans, spansOf } from "./spans.js";
  * @property {{token: string, label: string, score: number}[]} [tokens]
  * @property {string} [text] that was asked, of spans
  * @property {{text: string, label: string, start: number, end: number, score: number}[]} [spans]
- * @property {any} [numbers] a number, a BigInt, or lists of them
+ * @property {any} [numbers] a number, a BigInt, or lists of them; by name if they have names
  * @property {any} raw the outputs of the row, as the server wrote them
  */
 
@@ -22,22 +22,22 @@ import { isOfSpans, spansOf } from "./spans.js";
  * Read the answer to a call: an answer for each row.
  * @param {any} answer of the server
  * @param {import("./signatures.js").Signature} signature that was asked
- * @param {string[]|null} labels of the card, in the order of the classes
+ * @param {any} card of the model, or null: its labels in the order of the classes, or names of its scores
  * @param {string[][]|null} tokens of each row, for a model that labels them
  * @param {string[]|null} texts of the rows, for a model that finds spans in them
  * @returns {RowAnswer[]}
  */
-export function readAnswer(answer, signature, labels, tokens = null, texts = null) {
+export function readAnswer(answer, signature, card, tokens = null, texts = null) {
   if (answer.results)
     return answer.results.map(
-      signature.method === "classify" ? classified : (value) => numeric(value, value),
+      signature.method === "classify" ? (pairs) => ofPairs(pairs, card) : (value) => numeric(value, value),
     );
   const rows = answer.predictions
     ? named(answer.predictions, signature)
     : ofColumns(answer.outputs, signature);
   if (!rows) return [other(answer.outputs)];
   if (texts && isOfSpans(signature)) return rows.map((own, row) => spanned(own, texts[row]));
-  return rows.map((own, row) => readRow(own, labels, tokens?.[row] ?? null));
+  return rows.map((own, row) => readRow(own, card, tokens?.[row] ?? null));
 }
 
 function named(rows, signature) {
@@ -57,19 +57,21 @@ function ofColumns(outputs, signature) {
   );
 }
 
-function classified(pairs) {
+function ofPairs(pairs, card) {
   const [names, scores] = [pairs.map((pair) => pair[0]), pairs.map((pair) => pair[1] ?? NaN)];
+  if (card?.scores) return numeric(pairs, scores, names);
   return classes({ label: names[largest(scores)], probabilities: scores }, names);
 }
 
-function readRow(own, labels, tokens) {
+function readRow(own, card, tokens) {
+  const labels = card?.labels ?? null;
   if (tokens && Array.isArray(own.label)) return labelled(own, tokens);
   if (typeof own.label === "string" && isNumbers(own.probabilities)) return classes(own, labels);
   if (labels && isNumbers(own.probabilities)) {
     return classes({ ...own, label: labels[largest(own.probabilities)] }, labels);
   }
   const values = Object.values(own);
-  if (values.length === 1 && areNumbers(values[0])) return numeric(own, values[0]);
+  if (values.length === 1 && areNumbers(values[0])) return numeric(own, values[0], card?.scores);
   return other(own);
 }
 
@@ -107,11 +109,13 @@ function spanned(own, text) {
   return { kind: "spans", summary, score: scores.length ? Math.min(...scores) : null, text, spans, raw: own };
 }
 
-function numeric(own, numbers) {
+function numeric(own, numbers, names) {
   const flat = [numbers].flat(Infinity);
-  const shown = flat.slice(0, 4).map(inShort);
+  const areNamed = names?.length === flat.length;
+  const shown = flat.slice(0, 4).map((value, place) => (areNamed ? `${names[place]} ` : "") + inShort(value));
   const summary = shown.join(", ") + (flat.length > 4 ? `, … (${flat.length} numbers)` : "");
-  return { kind: "numbers", summary, score: null, numbers, raw: own };
+  const found = { kind: "numbers", summary, score: null, numbers, raw: own };
+  return areNamed ? { ...found, names } : found;
 }
 
 /** Return a number with five digits that count; an integer, which may be a name, is whole. */

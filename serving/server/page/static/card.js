@@ -30,6 +30,7 @@ export function cardPart(card) {
   const pairs = [
     ["Task", card.task],
     ["Labels", card.labels && labels(card.labels)],
+    ["Scores", card.scores && labels(card.scores)],
     ["Measured", card.metrics && measured(card.metrics)],
     ["Data", data.join("; ")],
     ["Vocabulary", card.vocabulary_size && `${number(card.vocabulary_size)} tokens`],

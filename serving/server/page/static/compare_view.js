@@ -125,7 +125,7 @@ export function compareView() {
       (answer, rows, milliseconds) => {
         const tokens = asked.tokens?.slice(answers.length, answers.length + rows) ?? null;
         const texts = asked.body ? null : asked.titles.slice(answers.length, answers.length + rows);
-        answers.push(...readAnswer(answer, signatures[name], card?.labels ?? null, tokens, texts));
+        answers.push(...readAnswer(answer, signatures[name], card, tokens, texts));
         spent += milliseconds;
       },
       signal,

@@ -75,7 +75,8 @@ function ofSpans(first, other) {
 }
 
 function ofNumbers(first, other) {
-  const [before, after] = [[first.numbers].flat(Infinity), [other.numbers].flat(Infinity)];
+  const before = [first.numbers].flat(Infinity);
+  const after = inOrderOf(first.names, other);
   if (before.length !== after.length) {
     return {
       isOther: true,
@@ -88,8 +89,16 @@ function ofNumbers(first, other) {
   );
   const seen = typeof before[place] === "bigint" ? 0 : 1e-6 * Math.max(1, Math.abs(before[place]));
   const isOther = gap(before[place], after[place]) > seen;
-  const name = before.length > 1 ? `number ${place + 1}, the furthest apart` : "number";
+  const which = first.names?.[place] ?? `number ${place + 1}`;
+  const name = before.length > 1 ? `${which}, the furthest apart` : "number";
   return { isOther, words: isOther ? [change(name, number(before[place]), number(after[place]))] : [] };
+}
+
+/** Return numbers in the order of names, if both have the same names; else in their own. */
+function inOrderOf(names, { numbers, names: own }) {
+  const flat = [numbers].flat(Infinity);
+  const areSame = names?.length === own?.length && names?.every((name) => own.includes(name));
+  return areSame ? names.map((name) => flat[own.indexOf(name)]) : flat;
 }
 
 function gap(one, other) {

@@ -134,7 +134,8 @@ function tokenLabels(tokens) {
   ];
 }
 
-function numbers({ numbers: found }) {
+function numbers({ numbers: found, names }) {
+  if (names) return namedNumbers(names, found);
   if (!Array.isArray(found))
     return element("p", { class: "answer" }, element("strong", {}, number(found, 6)));
   const list = Array.isArray(found[0])
@@ -142,6 +143,15 @@ function numbers({ numbers: found }) {
     : [found];
   const isLong = list[0].length > 2 && list.every((line) => line.every((each) => typeof each === "number"));
   return [isLong && lineChart(list, `${list[0].length} numbers`), raw(found)];
+}
+
+/** Return several numbers beside their names. */
+function namedNumbers(names, found) {
+  const pair = (value, place) => [
+    element("dt", {}, foreign(names[place])),
+    element("dd", {}, value === null ? "–" : number(value, 6)),
+  ];
+  return element("dl", { class: "card" }, [found].flat(Infinity).map(pair));
 }
 
 /** Return JSON, cut if it is very long. */

@@ -146,7 +146,7 @@ export function tryView() {
       (answer, rows, milliseconds) => {
         const part = tokens?.slice(done, done + rows) ?? null;
         const texts = body ? null : titles.slice(done, done + rows);
-        const read = readAnswer(answer, signature, described.card?.labels ?? null, part, texts);
+        const read = readAnswer(answer, signature, described.card, part, texts);
         if (!done) {
           last = { call: asked, version, described, way: input.way() };
           results.begin(body ? read.map((_, row) => `row ${row + 1}`) : titles);

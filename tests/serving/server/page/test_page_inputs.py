@@ -140,6 +140,20 @@ def test_tokens_have_their_labels(opened):
     assert tokens.locator(".token").all_text_contents() == ["10\u00a0000", "men\u2009"]
 
 
+def test_scores_stand_beside_their_names(opened):
+    page = opened.open("try", "essays")
+    page.get_by_label("Text", exact=True).fill("seven x")
+    found = page.locator(".whole dl")
+    expect(found.locator("dd")).to_have_text(["7", "3.5"])
+    expect(found.locator("dt")).to_have_text([page_models.HOSTILE, "half"])
+    page.get_by_text("Each line is a text of its own").check()
+    page.get_by_label("Text", exact=True).fill("ab\nabcd")
+    rows = page.locator(".rows tbody tr")
+    expect(rows).to_have_count(2)
+    assert rows.locator("td:nth-child(2)").all_inner_texts()[1] == f"{page_models.HOSTILE} 4, half 2"
+    assert page.title() != "owned"
+
+
 def test_spans_are_marked_in_their_text_with_their_labels(opened):
     """Places are code points, which two units of UTF-16 before a span would shift."""
     page = opened.open("try", "names")
