@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.formats.column_names import check_columns_differ
 from keras_selfattn.data.formats.plain_numbers import bare, number_of
 from keras_selfattn.data.formats.records import Record
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.texts import check_text_pair, pairs_of, read_columns, texts_of
+from keras_selfattn.data.texts import pairs_of, read_columns, texts_of
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.containers import TableRows, ordered_rows
 from keras_selfattn.rows.targets import NUMBERS
@@ -64,12 +65,7 @@ def read_scores(
     form: dict[str, Any] = {"separator": separator, "has_header": has_header}
     records = read_columns(file, both, hint, **form)
     names = _names(label, records)
-    if text in names:
-        raise DataError(
-            f"`label` (--label) must be another column than `text` (--text). Received {text!r} for both."
-        )
-    if text_pair is not None:
-        check_text_pair(text_pair, text=[text], label=names)
+    check_columns_differ(text=[text], label=names, text_pair=[text_pair])
     records = read_columns(file, (*both, *names), hint, **form)
     inputs: Sequence[Any] = texts_of(file, text, records)
     if text_pair is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.formats.column_names import check_columns_differ
 from keras_selfattn.data.formats.plain_numbers import bare, is_number, number_of, values_of
 from keras_selfattn.data.formats.records import Record
 from keras_selfattn.data.formats.time_order import TimeColumn, check_time_format, read_times
@@ -112,6 +113,7 @@ def read_frames(
             be read, or two frames of one moment; with the line.
     """
     check_time_format(time, time_format)
+    check_columns_differ(label=[label], values=values or [])
     told_by = row_id or "id"
     needed = row_id if label is None else told_by
     wanted = [name for name in (needed, time, label) if name is not None] + list(values or [])

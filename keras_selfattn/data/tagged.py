@@ -8,6 +8,7 @@ from keras_selfattn.data.annotations import annotated_texts, read_annotations
 from keras_selfattn.data.formats.annotated_texts import Columns, Units
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.formats.cells import checked_items, token_texts
+from keras_selfattn.data.formats.column_names import check_columns_differ
 from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.formats.tagged_words import are_mostly_columns, are_tagged_words, word_rows
 from keras_selfattn.data.labelled import LabelledRows
@@ -63,8 +64,8 @@ def read_tagged(
 
     Raises:
         ConfigError: for an argument of another kind of file.
-        DataError: if the file is missing, empty, of another kind, not UTF-8, has no rows, or a line cannot be
-            read, has no token, or no label; with the line.
+        DataError: for one column that is named twice; if the file is missing, empty, of another kind, not
+            UTF-8, has no rows, or a line cannot be read, has no token, or no label; with the line.
 
     Example:
 
@@ -82,6 +83,7 @@ def read_tagged(
     for name, value, endings in allowed:
         if value is not None and ending not in endings:
             raise ConfigError(f"`{name}` is for files ending in {' or '.join(endings)}. The file is {file}.")
+    check_columns_differ(text=[text], label=[label])
     spans = annotated_texts(file, Columns(text, label)) if ending in _SPANS else None
     if spans is not None:
         return read_annotations(file, *spans, offsets, skip_unfit_texts)

@@ -7,6 +7,7 @@ from typing import Any
 
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS, arrow_records
 from keras_selfattn.data.formats.cells import text_of
+from keras_selfattn.data.formats.column_names import check_columns_differ
 from keras_selfattn.data.formats.endings import checked_ending, ending_of
 from keras_selfattn.data.formats.fasttext_lines import read_fasttext
 from keras_selfattn.data.formats.plain_numbers import number_of
@@ -58,8 +59,8 @@ def read_table(
 
     Raises:
         ConfigError: for an invalid `separator`; for one, `text_pair` or no header of a file without columns.
-        DataError: for an empty `label_separator`; for a `text_pair` that is another column as well, or is
-            empty in all rows; if the file is missing, empty, of another kind, not UTF-8
+        DataError: for an empty `label_separator`; for one column that is named twice; for a `text_pair` that
+            is empty in all rows; if the file is missing, empty, of another kind, not UTF-8
             (with the line), has no such column (with its columns), rows of another width (with the line), no
             rows, rows without a label (with their number and first line), or lists as labels in another
             form, or in some rows only (with the line).
@@ -103,22 +104,12 @@ def read_table(
 def _table_records(file: Path, columns: tuple[str, str | None, str], **form: Any) -> list[Record]:
     """Return the rows of a table with the columns `text`, `text_pair` (None for one text) and `label`."""
     text, text_pair, label = columns
+    check_columns_differ(text=[text], label=[label], text_pair=[text_pair])
     if text_pair is None:
         hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
         return read_columns(file, (text, label), hint, **form)
-    check_text_pair(text_pair, text=[text], label=[label])
     hint = " Name those with `text` (--text), `text_pair` (--text-pair) and `label` (--label)."
     return read_columns(file, (text, text_pair, label), hint, **form)
-
-
-def check_text_pair(text_pair: str, **columns: Sequence[str]) -> None:
-    """Raise DataError for a column of second texts that is another column as well, by its argument."""
-    for name, others in columns.items():
-        if text_pair in others:
-            raise DataError(
-                f"`text_pair` (--text-pair) must be another column than `{name}` (--{name}). Received "
-                f"{text_pair!r} for both."
-            )
 
 
 def pairs_of(

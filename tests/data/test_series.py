@@ -213,3 +213,9 @@ def test_values_that_name_no_columns_are_refused(tmp_path, values, said):
     file.write_text("load,other\n1,9\n")
     with pytest.raises((ConfigError, DataError), match=said):
         read_long_series(file, values=values)
+
+
+def test_a_label_among_the_values_is_refused(tmp_path):
+    (tmp_path / "frames.csv").write_text("id,label,load\n1,1,0.5\n2,2,1.5\n")
+    with pytest.raises(DataError, match=r"`values` \(--values\) must be another column than `label`"):
+        read_series(tmp_path / "frames.csv", values="label,load")

@@ -270,3 +270,12 @@ def test_a_missing_file_is_said(tmp_path):
 def test_an_argument_for_other_files_is_refused(write, name, given, said):
     with pytest.raises(ConfigError, match=said):
         read_tagged(write(name, CONLLU), **given)
+
+
+@pytest.mark.parametrize("row", ['{"a": ["x", "y"]}', '{"a": [[0, 1, "PER"]], "text": "Ada"}'])
+def test_a_column_of_tokens_that_is_that_of_labels_too_is_refused(tmp_path, row):
+    (tmp_path / "rows.jsonl").write_text(row + "\n")
+    with pytest.raises(
+        DataError, match=r"`label` \(--label\) must be another column.* Received 'a' for both"
+    ):
+        read_tagged(tmp_path / "rows.jsonl", text="a", label="a")

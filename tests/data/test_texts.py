@@ -198,3 +198,21 @@ def test_labels_that_are_all_numbers_are_classes_and_a_note_names_scores(tmp_pat
     rows = read_table(file)
     assert rows.targets == labels
     assert ("3 labels that are all numbers" in rows.note and "--task score" in rows.note) is told
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"text": "a", "label": "a"}, r"`label` \(--label\) must be another column than `text` \(--text\)"),
+        (
+            {"text": "a", "label": "b", "text_pair": "a"},
+            r"`text_pair` \(--text-pair\) must .* `text` \(--text\)",
+        ),
+        ({"text": "a", "label": "b", "text_pair": "b"}, r"`text_pair` \(--text-pair\) must .* `label`"),
+    ],
+)
+def test_a_column_that_is_named_twice_is_refused(tmp_path, named, said):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b\ngood,+\nbad,-\n")
+    with pytest.raises(DataError, match=said + ".* Received '[ab]' for both"):
+        read_table(file, **named)
