@@ -224,8 +224,23 @@ def _check_ending(file: Path) -> None:
     if not _is_table(file):
         raise DataError(
             f"{file} is no table of rows. Give a file, or a folder of files, ending in {', '.join(ENDINGS)}; "
-            "series, tokens and names of images are columns of such tables."
+            f"series, tokens and names of images are columns of such tables.{_next_step(file)}"
         )
+
+
+def _next_step(file: Path) -> str:
+    """Return how files of annotation tools become rows, from any of which a run can go on; "" for others."""
+    if file.suffix.lower() == ".json":
+        return (
+            " A list of tasks, as Label Studio writes it, becomes a row a line with: "
+            f"jq -c '.[] | {{id}} + (.data // .)' {file.name} > {file.stem}.jsonl"
+        )
+    if file.suffix.lower() == ".ann":
+        return (
+            " A folder of brat has a text in each .txt, where the lines of a .txt are rows here. Write each "
+            'text as a row of a .jsonl, {"id": "1.txt", "text": "Ada wrote."}: its spans come back by its id.'
+        )
+    return ""
 
 
 def _target_of(file: Path) -> Path:

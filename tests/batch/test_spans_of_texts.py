@@ -1,6 +1,9 @@
 """`predict` writes spans of raw texts as doccano does, and `train` reads the file back."""
 
 import json
+import re
+import shutil
+import subprocess
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +87,31 @@ def test_spans_of_a_tool_are_replaced_and_other_values_kept(spans, tmp_path, rec
     others = {name: value for name, value in record.items() if name in ("Comments", "tokens", "answer")}
     assert found == {"text": "ADA", **others, "label": [[0, 3, "NAME"]]}
     assert read_tagged(tmp_path / "out.jsonl").targets == [["B-NAME"]]
+
+
+def test_files_of_tools_that_are_no_rows_are_refused_with_the_next_step(spans, predict, labeller, tmp_path):
+    """The command of the message makes rows of both forms of Label Studio, whose texts are then read."""
+    whole = [{"id": 7, "data": {"text": "ADA wrote."}, "annotations": []}]
+    least = [{"id": 7, "text": "ADA wrote.", "label": [{"start": 0, "end": 1, "labels": ["OLD"]}]}]
+    for tasks in (whole, least):
+        done, _ = spans("tasks.json", json.dumps(tasks))
+        assert done.exit_code == 1
+        command = re.search(r"jq -c '.*' tasks.json > tasks.jsonl", " ".join(done.output.split()))
+        assert command is not None, done.output
+        if shutil.which("jq"):
+            subprocess.run(command[0], shell=True, check=True, cwd=tmp_path)
+            made = (tmp_path / "tasks.jsonl").read_text()
+        else:
+            made = lines([{"id": each["id"]} | each.get("data", each) for each in tasks])
+        done, (found,) = spans("tasks.jsonl", made, "--overwrite")
+        assert found == {"id": 7, "text": "ADA wrote.", "label": [[0, 3, "NAME"]]}
+    folder = tmp_path / "brat"
+    folder.mkdir()
+    for name in ("1.txt", "1.ann"):
+        (folder / name).write_text("ADA")
+    done = predict(folder, tmp_path / "parts", of=labeller)
+    assert "1.ann is no table of rows" in done.output
+    assert '{"id": "1.txt", "text": "Ada wrote."}' in " ".join(done.output.split())
 
 
 def test_lines_of_a_txt_are_texts(spans):
