@@ -49,9 +49,9 @@ class TokenClassifier(WordModel[Words]):
         labels: label names in the order of the classes; left out before training.
         spans: if labels such as B-PER and I-PER mark spans, the rule by which they follow each other: "IOB2"
             (True is the same), "IOB1" or "IOBES"; left out before training.
-        split_otherwise: the share of the training's tokens, from 0 to 1, that `spans` would split further; 0
-            for raw texts that were split by its rule. Left out before training; None if it is not known, as
-            of files of earlier versions.
+        split_otherwise: the share of the tokens of the last training, from 0 to 1, that `spans` would split
+            further; 0 for raw texts that were split by its rule. Left out before training; None if it is not
+            known, as of files of earlier versions, and after further training on the batches of a source.
         start: the folder of a pretrained model, as for `TextEncoder`, or a run of `pretrain --from`,
             whose pieces and weights this one starts from. A token is then the encoder's output at its first
             piece, and rows that are longer than `max_tokens` pieces are read in parts, each of whole tokens.
@@ -193,6 +193,13 @@ class TokenClassifier(WordModel[Words]):
     def _learn_front_end(self, rows: Rows) -> None:
         super()._learn_front_end(rows)
         self.split_otherwise = share_split_otherwise(rows.inputs)
+
+    def _learn(self, rows: Rows | None, head: Any, validation: Any, size: int | None, kwargs: Any) -> Any:
+        again = self._head is not None
+        validation = super()._learn(rows, head, validation, size, kwargs)
+        if again:  # batches of a source are not counted: then it is not known
+            self.split_otherwise = None if rows is None else share_split_otherwise(rows.inputs)
+        return validation
 
     def _forget(self) -> None:
         super()._forget()

@@ -134,6 +134,22 @@ def test_a_model_knows_how_many_of_its_training_tokens_are_several_in_a_raw_text
     as_read.load_weights(tmp_path / "model.weights.h5")
 
 
+def test_the_share_of_tokens_that_are_split_otherwise_is_of_the_last_training():
+    model = models.TokenClassifier({"width": 8, "num_layers": 1, "num_heads": 2, "hash_buckets": 16})
+    model.compile()
+    rows, labels = [["Ada's", "cat"], ["x"]], [["B-A", "O"], ["O"]]
+    model.fit(rows, labels, epochs=0, verbose=0)
+    assert model.split_otherwise == 1 / 3
+    model.fit([["Ada", "'", "s"]], [["B-A", "O", "O"]], epochs=0, verbose=0)
+    assert model.split_otherwise == 0
+    with pytest.raises(DataError, match="1 tokens and 2 labels"):
+        model.fit([["Ada's"]], [["B-A", "O"]], epochs=0, verbose=0)
+    assert model.split_otherwise == 0
+    # Rows of a source are never in memory together.
+    model.fit(iter([(rows, labels)]), epochs=0, verbose=0)
+    assert model.split_otherwise is None
+
+
 def test_what_are_no_texts_is_refused_and_no_texts_have_no_spans(model):
     assert model.spans([]) == []
     assert model.spans(np.array(["", "  "])) == [[], []]
