@@ -151,6 +151,9 @@ def doccano_spans(text: str, answer: Mapping[str, Any], offsets: str | None) -> 
         answer: outputs of its row, with places in characters (code points).
         offsets: "characters", or "utf-16" for units, of which a character beyond the basic plane has two.
 
+    Raises:
+        DataError: for a label that is no text, which JSON cannot hold: another would stand in its place.
+
     Example:
 
         >>> answer = {"start": [2], "end": [5], "label": ["PER"], "count": 1}
@@ -168,7 +171,13 @@ def doccano_spans(text: str, answer: Mapping[str, Any], offsets: str | None) -> 
 
 
 def _name(label: Any) -> str:
-    return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
+    try:
+        return label.decode() if isinstance(label, bytes) else str(label)
+    except UnicodeDecodeError:
+        raise DataError(
+            f"a span has the label {label!r:.60}, which is no UTF-8: name outputs, --outputs label --outputs "
+            "start --outputs end, to have it in base64"
+        ) from None
 
 
 def annotated_record(record: Mapping[str, Any], column: str, text: str, spans: Any) -> dict[str, Any]:

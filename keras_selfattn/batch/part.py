@@ -154,15 +154,21 @@ class PendingWindow:
         answers = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
         ((name, column),) = part.inputs.items()
         texts = [self._inputs[name][place] for place in good]
-        spans = [doccano_spans(text, answer, part.spans) for text, answer in zip(texts, answers, strict=True)]
-        if not _is_json_lines(part.target):
-            return window, kept, {LABEL: spans}
-        records = [
-            annotated_record(window.records[row], column, text, each)
-            for row, text, each in zip(kept, texts, spans, strict=True)
-        ]
-        lines = [window.lines[row] for row in kept]
-        return Window(lines, records, window.end, window.done), list(range(len(records))), {}
+        as_lines = _is_json_lines(part.target)
+        written: dict[int, Any] = {}  # by row
+        for row, text, answer in zip(kept, texts, answers, strict=True):
+            try:
+                spans = doccano_spans(text, answer, part.spans)
+                written[row] = (
+                    annotated_record(window.records[row], column, text, spans) if as_lines else spans
+                )
+            except DataError as error:
+                self._problems[window.lines[row]] = str(error)
+        if not as_lines:
+            return window, [*written], {LABEL: [*written.values()]}
+        lines = [window.lines[row] for row in written]
+        records = Window(lines, [*written.values()], window.end, window.done)
+        return records, list(range(len(lines))), {}
 
     def cancel(self) -> None:
         """Drop what has not begun."""

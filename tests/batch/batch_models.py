@@ -45,7 +45,7 @@ def save_tokens(folder):
 
 
 def save_spans(folder):
-    """A labeller of tokens and of raw texts, whose spans are words in capitals: NAME."""
+    """A labeller of tokens and of raw texts, whose spans are words in capitals: NAME, or no text if long."""
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, name="tokens")])
@@ -60,7 +60,7 @@ def save_spans(folder):
         places = tf.zeros_like(codes) + tf.range(tf.shape(codes)[1])
         start = tf.ragged.boolean_mask(places, inside & ~beside[:, :-2])
         end = tf.ragged.boolean_mask(places + 1, inside & ~beside[:, 2:])
-        name = tf.fill(tf.shape(start.to_tensor()), "NAME")
+        name = tf.where((end - start).to_tensor() > 9, b"\xff", "NAME")
         # What stands behind the last span of a row means nothing.
         outputs = {"start": start.to_tensor(7), "end": end.to_tensor(9), "label": name}
         return outputs | {"score": tf.ones(tf.shape(name)), "count": start.row_lengths()}

@@ -114,6 +114,18 @@ def test_files_of_tools_that_are_no_rows_are_refused_with_the_next_step(spans, p
     assert '{"id": "1.txt", "text": "Ada wrote."}' in " ".join(done.output.split())
 
 
+def test_a_label_that_is_no_text_leaves_its_row_without_an_answer(spans, tmp_path):
+    """Another label in its place would be read back as if the model had said it."""
+    done, found = spans("in.jsonl", lines([{"text": "ADA"}, {"text": "CAPITALISED"}, {"text": "EU"}]))
+    assert done.exit_code == 6, done.output
+    assert [row["text"] for row in found] == ["ADA", "EU"]
+    (error,) = map(json.loads, (tmp_path / "out.jsonl.errors.jsonl").read_text().splitlines())
+    assert error["line"] == 2
+    assert "the label b'\\xff', which is no UTF-8" in error["reason"]
+    done, found = spans("in.jsonl", lines([{"text": "CAPITALISED"}]), "--outputs", "label", "--overwrite")
+    assert found == [{"text": "CAPITALISED", "predicted_label": [{"b64": "/w=="}]}]
+
+
 def test_lines_of_a_txt_are_texts(spans):
     done, found = spans("in.txt", "\ufeffADA wrote.\r\n\r\nto ROME")
     assert done.exit_code == 0, done.output
