@@ -6,6 +6,7 @@ Needs the extras `backends` and `bench`; elsewhere these tests are skipped.
 import itertools
 import json
 
+import keras
 import numpy as np
 import pytest
 from pretrained_folders import PIECES, usual_class
@@ -366,3 +367,32 @@ def test_scores_of_a_cross_encoder_are_those_of_sentence_transformers(tmp_path, 
         scores = model.predict([("a good film", each) for each in documents], verbose=0)[:, 0]
         assert np.argsort(-scores, kind="stable").tolist() == [each["corpus_id"] for each in ranked]
         np.testing.assert_allclose(np.sort(scores)[::-1], [each["score"] for each in ranked], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "activation", "loss"),
+    [("bert", "Identity", "MSELoss"), ("roberta", "Sigmoid", "BinaryCrossEntropyLoss")],
+)
+def test_a_training_step_of_a_cross_encoder_is_that_of_sentence_transformers(
+    tmp_path, family, activation, loss
+):
+    peer = pytest.importorskip("sentence_transformers")
+    still = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), 0.0)
+    base = saved_model(tmp_path / "base", family, "AutoModelForSequenceClassification", num_labels=1, **still)
+    function = getattr(torch.nn, activation)()
+    theirs = peer.CrossEncoder(str(base), device="cpu", activation_fn=function, max_length=40)
+    theirs.save(str(tmp_path / "m"))
+    rows, scores, rate = PAIRS[:3], [0.9, 0.1, 0.5], 0.1
+    ours = models.load(tmp_path / "m")
+    before = ours.predict(rows, verbose=0)
+    wanted = getattr(peer.cross_encoder.losses, loss)(theirs.train())(
+        [list(texts) for texts in zip(*rows, strict=True)], torch.tensor(scores)
+    )
+    step = torch.optim.SGD(theirs.parameters(), rate)
+    wanted.backward()
+    step.step()
+    ours.compile(keras.optimizers.SGD(rate), ours.head.loss())
+    assert ours.train_on_batch(rows, scores)[0] == pytest.approx(float(wanted.detach()), rel=1e-5)
+    after = theirs.eval().predict(rows).reshape(-1, 1)
+    assert np.abs(after - before).max() > 1e-3, "a step that changes nothing would tell nothing"
+    np.testing.assert_allclose(ours.predict(rows, verbose=0), after, atol=1e-5 * max(1, np.abs(after).max()))
