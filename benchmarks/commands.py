@@ -32,6 +32,7 @@ _SERVED = {
     **_MEMORY,
     "failures": "failures",
 }
+_LOSSES = "order or cosine of a bi-encoder, squared error or cross-entropy of a cross-encoder"
 _SHARE = {"times ours": "× ours", "of matmul rate": "of peak"}
 
 
@@ -198,15 +199,31 @@ def fine_tuning(
 )
 @click.option("--language", default="en", help="Beginning of the names of the files.")
 @click.option("--seeds", type=click.IntRange(1), default=3, help="How often each is trained.")
-@click.option("--rows", type=click.IntRange(20), help="The most rows of each file; all by default.")
-@click.option("--score-loss", default="order", type=click.Choice(["order", "cosine"]), help="Loss of ours.")
-@click.option("--peer-loss", default="order", type=click.Choice(["order", "cosine"]), help="Of the peer.")
+@click.option("--rows", type=click.IntRange(20), help="The most training rows; all by default.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(["bi-encoder", "cross-encoder"]),
+    help="May be repeated; both by default.",
+)
+@click.option("--loss", help=f"Loss of ours: {_LOSSES}; the first by default.")
+@click.option("--peer-loss", help="Of the peer: order or cosine of a bi-encoder, cross-entropy otherwise.")
 @click.option("--rate", type=float, help="Learning rate of ours.")
 @click.option("--peer-rate", type=float, help="Learning rate of the peer; 5e-5 by default.")
 @click.option("--epochs", type=click.IntRange(1), help="Of ours.")
 @click.option("--peer-epochs", type=click.IntRange(1), help="Of the peer; 4 by default.")
+@click.option("--batch-size", type=click.IntRange(2), help="Of ours; 32 by default.")
 @click.option(
-    "--batch-size", type=click.IntRange(2), help="Of both; 32 of ours and 16 of the peer by default."
+    "--peer-batch-size",
+    type=click.IntRange(2),
+    help="Of the peer; 16 of a bi-encoder, 64 of a cross-encoder by default.",
+)
+@click.option("--tested-on", default="test", type=click.Choice(["test", "dev"]), help="Rows of the figures.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON Lines file that keeps each training: those in it are not repeated.",
 )
 def similarity(
     model: Path,
@@ -214,28 +231,39 @@ def similarity(
     language: str,
     seeds: int,
     rows: int | None,
+    kinds: tuple[str, ...],
     csv_file: Path | None,
     plot: Path | None,
-    score_loss: str,
-    peer_loss: str,
+    loss: str | None,
+    peer_loss: str | None,
     rate: float | None,
     peer_rate: float | None,
     epochs: int | None,
     peer_epochs: int | None,
     batch_size: int | None,
+    peer_batch_size: int | None,
+    tested_on: str,
+    results: Path | None,
     **settings: Any,
 ) -> None:
-    """Correlation and cost of vectors trained on pairs with scores: ours and sentence-transformers."""
+    """Scores of pairs of texts, learned by bi- and cross-encoders: ours and sentence-transformers.
+
+    Interrupt it when you like: with --results, the same command goes on where it stopped.
+    """
     from benchmarks import similarity as benchmark
-    from benchmarks.peers.bi_encoders import Recipe
+    from benchmarks.accuracy.store import Store
+    from benchmarks.peers.measured_training import Recipe
 
     check_plot(plot)
     recipes = {
-        "ours": Recipe(score_loss, rate, epochs, batch_size),
-        "sentence-transformers": Recipe(peer_loss, peer_rate, peer_epochs, batch_size),
+        benchmark.OURS: Recipe(loss, rate, epochs, batch_size),
+        benchmark.PEER: Recipe(peer_loss, peer_rate, peer_epochs, peer_batch_size),
     }
-    shown = {name: name for name in ("spearman", "seconds", "cpu s")} | _MEMORY
-    table = benchmark.run(_settings(settings), model, data, language, seeds, recipes, rows)
+    by_kind = dict.fromkeys(kinds or benchmark.KINDS, recipes)
+    contest = benchmark.Contest(model, data, language, seeds, by_kind, rows, tested_on)
+    store = None if results is None else Store(results, "spearman")
+    shown = {name: name for name in ("spearman", "pearson", "seconds", "cpu s")} | _MEMORY
+    table = benchmark.run(_settings(settings), contest, store)
     report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from benchmarks.usage import tree
 
-_ONE_THREAD = {
+ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     **dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
@@ -125,7 +125,7 @@ class Worker(Child):
         command = [sys.executable, "-m", program, *filter(None, [build])]
         if one_thread and hasattr(os, "sched_getaffinity"):
             command += ["--core", str(max(os.sched_getaffinity(0)))]
-        super().__init__(command, {**(_ONE_THREAD if one_thread else {}), **(environment or {})}, talks=True)
+        super().__init__(command, {**(ONE_THREAD if one_thread else {}), **(environment or {})}, talks=True)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Return the worker's answer to a request.

@@ -46,13 +46,14 @@ class Store:
 
     Args:
         path: the file; it need not exist.
+        figure: the name of a figure that each row has.
 
     Raises:
         DataError: if the file holds anything else.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, figure: str = "accuracy") -> None:
+        self._path, self._figure = path, figure
         self._found: dict[Key, dict[str, Any]] = {}
         content = path.read_bytes() if path.exists() else b""
         # A machine that lost its power leaves half a last line. That row is measured again, on a new line.
@@ -85,7 +86,7 @@ class Store:
         try:
             row = json.loads(line)
             key = Key(**{name: row[name] for name in Key.__dataclass_fields__})
-            row["figures"]["accuracy"]
+            row["figures"][self._figure]
         except (ValueError, TypeError, KeyError) as error:
             if line.startswith(_BEGINNING[: len(line)]):  # torn
                 return

@@ -104,7 +104,9 @@ def _write_model(
     """Write a model, its figures, the settings, and its vocabulary."""
     import keras  # here: commands that only check a folder need not wait for it
 
-    model.save(folder / "model.keras")
+    from keras_selfattn.models.saving.written_file import write_file
+
+    write_file(model, folder / "model.keras")
     _write_json(folder / "metrics.json", metrics)
     backend = keras.backend.backend()
     versions = {name: version(name) for name in (*_VERSIONED, backend)}
