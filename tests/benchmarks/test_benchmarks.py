@@ -469,6 +469,33 @@ def sentence_encoder(tmp_path_factory):
 
 
 @pytest.mark.process
+def test_similarity_is_measured_once_and_known_afterwards(sentence_encoder, tmp_path):
+    for part in ("train", "dev", "test"):
+        lines = [
+            f"a good film {place},the {('bad', 'good')[place % 2]} film,{place % 6}\n" for place in range(40)
+        ]
+        (tmp_path / f"en-{part}.csv").write_text("".join(lines))
+    kept, table = tmp_path / "kept.jsonl", tmp_path / "found.csv"
+    asked = ["similarity", "--model", str(sentence_encoder), "--data", str(tmp_path), "--csv", str(table)]
+    asked += ["--quick", "--only", "cross", "--only", "ours", "--epochs", "1", "--results", str(kept)]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    with table.open() as lines:
+        (ours,) = csv.DictReader(lines)
+    assert not ours["skipped"], ours
+    assert (ours["row"], ours["contestant"], ours["best epoch"]) == ("en cross-encoder", "ours", "1")
+    assert float(ours["cpu s"]) > 0
+    assert float(ours["memory MB"]) > 0
+    assert -1 <= float(ours["spearman"]) <= 1
+    again = CliRunner().invoke(main, asked)
+    assert "(known)" in again.output, again.output
+    assert len(kept.read_text().splitlines()) == 1
+    other = CliRunner().invoke(main, [*asked, "--rate", "0.001", "--loss", "order"])
+    said = " ".join(other.output.split())
+    assert "as a cross-encoder is squared error or cross-entropy. Received 'order'" in said
+
+
+@pytest.mark.process
 def test_vectors_of_a_pretrained_encoder_are_measured(sentence_encoder, tmp_path):
     (tmp_path / "texts.csv").write_text("text\n" + "good films\nbad film.\n" * 4)
     table, chosen = tmp_path / "found.csv", ["--quick", "--only", "float32", "--only", "ours, served"]
