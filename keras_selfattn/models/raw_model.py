@@ -18,7 +18,12 @@ from keras_selfattn.files.version_files import PORTABLE
 from keras_selfattn.layers.tensorflow.custom_gradients import keep_in_graph
 from keras_selfattn.layers.weights.policy_maps import settle_leaves
 from keras_selfattn.models import compiling
-from keras_selfattn.models.batches.length_sorted import LengthSortedBatches, checked_size, padded
+from keras_selfattn.models.batches.length_sorted import (
+    SORTED_TOGETHER,
+    LengthSortedBatches,
+    checked_size,
+    padded,
+)
 from keras_selfattn.models.batches.outputs import in_order, outputs_at_positions
 from keras_selfattn.models.batches.row_reader import RowReader
 from keras_selfattn.models.batches.rows import Rows, check_columns, split_end
@@ -117,6 +122,11 @@ class RawModel(keras.Model):
     def _step_span(self) -> int | None:
         """Positions of a row that a training step reads; None for all."""
         return self.config.step_span
+
+    @property
+    def _sorted_together(self) -> int:
+        """The batches of a training whose rows are sorted by length together."""
+        return SORTED_TOGETHER
 
     def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
         """Return the core's inputs beside the features of each row, if there are any."""
@@ -347,6 +357,7 @@ class RawModel(keras.Model):
             span=self._step_span if training else None,
             shuffle=shuffle,
             seed=seed,
+            pool=self._sorted_together,
             lengths=lengths_allowed(training=training),
             share=current_share() if training else WHOLE,
         )

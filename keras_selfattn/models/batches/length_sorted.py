@@ -15,7 +15,7 @@ from keras_selfattn.models.batches.shares import WHOLE, Share
 
 # Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
 # enough that every epoch mixes the rows.
-_POOL = 50
+SORTED_TOGETHER = 50
 _BATCH_SIZE = 32  # Keras' own
 # Most attention pairs in a batch, which determine its memory: 64 rows of 362 tokens, or 1 of 2,896.
 _MAX_PAIRS = 2**23
@@ -46,6 +46,8 @@ class LengthSortedBatches:
         shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
             has the positions of the rows.
         seed: of the shuffling and of the spans. The nth iterations of equal seeds are equal.
+        pool: with `shuffle`, the batches whose rows are sorted by length together; 1 for batches whose rows
+            have any length.
         lengths: the most lengths of batches; by default each batch is as long as its longest row. With it,
             all batches of a length have one number of rows, except the last of the longest rows. Without
             targets that one is filled with copies of its last row, whose outputs are to be left out.
@@ -79,10 +81,11 @@ class LengthSortedBatches:
         span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
+        pool: int = SORTED_TOGETHER,
         lengths: int | None = None,
         share: Share = WHOLE,
     ) -> None:
-        self._rows, self._share = rows, share
+        self._rows, self._share, self._pool = rows, share, pool
         self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
         if span is not None:
             self.lengths = np.minimum(self.lengths, span)
@@ -211,7 +214,7 @@ class LengthSortedBatches:
             return [batch for rows, size in self._classes for batch in _slices(self._by_length(rows), size)]
         batches: list[np.ndarray] = []
         for rows, size in self._classes:
-            for pool in _slices(self._random.permutation(rows), size * _POOL):
+            for pool in _slices(self._random.permutation(rows), size * self._pool):
                 batches += _slices(self._by_length(pool), size)
         return [batches[index] for index in self._random.permutation(len(batches))]
 

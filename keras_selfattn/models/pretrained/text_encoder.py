@@ -229,6 +229,12 @@ class TextEncoder(RawModel):
     def _learn_front_end(self, rows: Rows) -> None:
         """Learn nothing: pieces and weights are those of the folder."""
 
+    @property
+    def _sorted_together(self) -> int:
+        # The losses compare the texts of a batch: with one length in a batch, texts would be told from those
+        # of their length alone. And the longest batch would need several times the memory of the others.
+        return 1
+
     def _parts(self, inputs: Sequence[str | TextGroup]) -> int:
         return max(len(texts_of_row(row)) for row in inputs)
 

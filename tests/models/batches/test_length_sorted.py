@@ -28,6 +28,19 @@ def test_batches_hold_like_lengths_and_every_row_once():
     assert [c.tolist() for _, c in again] == [c.tolist() for _, c in first]
 
 
+def test_batches_of_any_length_are_of_similar_size_and_hold_every_row_once():
+    lengths = np.random.default_rng(0).integers(1, 60, 640)
+    sizes = {}
+    for pool in (1, 50):
+        batches = LengthSortedBatches(rows(*lengths), np.arange(640), batch_size=32, shuffle=True, pool=pool)
+        found = list(batches)
+        assert sorted(np.concatenate([chosen for _, chosen in found]).tolist()) == list(range(640))
+        assert len(found) == len(batches) == 20
+        sizes[pool] = max((ids != 0).sum() for ids, _ in found) / (lengths.sum() / 20)
+    assert sizes[1] < 1.25
+    assert sizes[50] > 1.8
+
+
 def test_long_rows_come_in_smaller_batches_so_that_memory_is_bounded():
     lengths = [5] * 300 + [700] * 30 + [1500] * 9 + [4096] * 2
     batches = LengthSortedBatches(rows(*lengths), batch_size=64, shuffle=True)

@@ -51,6 +51,15 @@ def test_groups_have_the_vectors_of_their_texts(model):
     np.testing.assert_allclose(model.predict(table, verbose=0), wanted, atol=1e-6)
 
 
+def test_a_training_compares_texts_of_any_length(model):
+    pairs = [("good " * (1 + row // 8), "bad") for row in range(64)]
+    rows = model.read_rows(pairs, np.arange(64.0), None, VectorHead)
+    lengths = [(ids[..., 0] != 0).sum(1) for ids, _ in model.batches(rows, 8, training=True, shuffle=True)]
+    assert len(lengths) == 8
+    # Sorted by length, all rows of a batch would have one length.
+    assert min(np.ptp(of_batch) for of_batch in lengths) >= 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [BERT, MPNET], ids=["bert", "mpnet"])
 def test_the_loss_is_that_of_the_vectors(tmp_path, family):
