@@ -462,6 +462,8 @@ class RawModel(keras.Model):
     def _learn(self, rows: Rows | None, head: Head, validation: Any, size: int | None, kwargs: Any) -> Any:
         """Learn from the first rows, once validation data are checked; return these in Keras' form."""
         validation = self._reader.validation(validation, head, kwargs)
+        if rows is not None and isinstance(validation, Rows):
+            head.check_validation(rows.targets, validation.targets)
         if self._head is None and rows is not None:
             self._adapt(rows, head)
         return self.batches(validation, size).dataset() if isinstance(validation, Rows) else validation

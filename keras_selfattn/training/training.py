@@ -267,6 +267,8 @@ def read_and_split(
     else:
         train_rows = rows
         validation_rows = read(validation, "validation rows")
+        with source_named(validation_rows.source):
+            kind.check_validation(rows.targets, validation_rows.targets)
     test_rows = None if test is None else read(test, "test rows")
     labels = train_rows.labels()
     comparable, unknown = split_unknown_labels(validation_rows, labels, "validation rows")

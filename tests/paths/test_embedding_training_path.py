@@ -98,6 +98,10 @@ def test_it_is_measured_by_a_search_where_a_file_has_no_scores(run, folder):
             ("--from", "bert", "--label", "label", "--negative", "text"),
             "scores (`label`, --label label) are of two",
         ),
+        (
+            ("--from", "bert", "--validation", "search.jsonl"),
+            "search.jsonl: The training rows have scores and the validation rows have none",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_training(folder, monkeypatch, options, said):

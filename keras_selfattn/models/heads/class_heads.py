@@ -163,6 +163,15 @@ class Head(ABC):
             raise ConfigError(f"`class_weight` is for one label a row. The task is {self.task}.")
         return None
 
+    @staticmethod  # noqa: B027  most heads have one loss
+    def check_validation(targets: Sequence[Any], held_out: Sequence[Any]) -> None:
+        """Raise DataError for validation targets that another loss than that of training would measure.
+
+        Args:
+            targets: of the training rows, as `read` returns them.
+            held_out: of the validation rows.
+        """
+
 
 class LabelHead(Head):
     """Probabilities of named classes.

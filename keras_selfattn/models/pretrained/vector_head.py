@@ -64,6 +64,17 @@ class VectorHead(Head):
             )
         return [_score(row, score) for row, score in enumerate(given)]
 
+    @staticmethod
+    def check_validation(targets: Sequence[Any], held_out: Sequence[Any]) -> None:
+        scored, measured = (SIMILARITY.is_score(each[0]) for each in (targets, held_out))
+        if scored != measured:
+            have, lack = ("training", "validation") if scored else ("validation", "training")
+            raise DataError(
+                f"The {have} rows have scores and the {lack} rows have none, so another loss would choose "
+                f"the epoch. Name the column of scores (--label) of the {lack} rows, or leave out all scores "
+                "(--label ''), or the validation rows: some of those to train on are then held out."
+            )
+
     def encoded(self, targets: Sequence[float | TextNumbers]) -> np.ndarray:
         """Return scores, float32 `[rows, 1]`; or the numbers of texts, int32 `[rows, K]`, padded with -1."""
         if targets and SIMILARITY.is_score(targets[0]):

@@ -174,6 +174,20 @@ def test_rows_that_cannot_train_are_refused_before_a_step(folder, x, y, settings
     assert int(model.optimizer.iterations) == 0
 
 
+@pytest.mark.parametrize(
+    ("scores", "held_out", "said"),
+    [
+        (SCORES, (GROUPS[2:3], None), "The training rows have scores and the validation rows have none"),
+        (None, (PAIRS, SCORES), "The validation rows have scores and the training rows have none"),
+    ],
+)
+def test_rows_that_another_loss_would_measure_choose_no_epoch(model, scores, held_out, said):
+    model.compile()
+    with pytest.raises(DataError, match=said):
+        model.fit(PAIRS, scores, validation_data=held_out, verbose=0)
+    assert int(model.optimizer.iterations) == 0
+
+
 def test_weights_of_rows_are_refused_and_so_are_fields_of_the_folder(model, folder):
     model.compile()
     with pytest.raises(DataError, match="counts all rows alike. Leave `sample_weight` out"):
