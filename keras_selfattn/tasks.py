@@ -66,6 +66,11 @@ OPTIONS = (
         without="order",
     ),
     OptionSpec(
+        "--symmetric",
+        "A pair and its reverse are one thing, as duplicates are: both orders have the same answer.",
+        switch=True,
+    ),
+    OptionSpec(
         "--label-separator",
         "Character between the labels of a row that has several.",
         metavar="CHAR",
@@ -440,7 +445,16 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
 # On held-out rows two encoders were as good as one, or half a point better; each takes the same time again.
 _MEMBERS = {"members": 2}
 _OF_TEXTS = frozenset(
-    {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
+    {
+        "tokens",
+        "lowercase",
+        "max_tokens",
+        "training_span",
+        "wide",
+        "symmetric",
+        "members",
+        "frozen_layers",
+    }
 )
 _OF_TABLES = {"separator": None, "has_header": True}
 _FRAME_COLUMNS = {"row_id": None, "time": None, "time_format": None, "values": None, **_OF_TABLES}

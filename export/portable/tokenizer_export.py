@@ -8,7 +8,7 @@ and, through DJL, Java read; a labeller of tokens whose words were learned from 
 import dataclasses
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,21 @@ def text_files(tokenizer: Any) -> dict[str, Any]:
     return {TOKENIZER: tokenizer_json(tokenizer), EXAMPLES: examples}
 
 
-def pair_files(tokenizer: Any) -> dict[str, Any]:
-    """Return the files that make the ids and types of two texts, by name, with examples of them."""
+def pair_files(ids_of: Callable[..., Any], tokenizer: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the files that make the ids and types of two texts, by name, with examples of them.
+
+    Args:
+        ids_of: from two texts a row, string `[B]` each, to the core's ids, ragged `[B, T, columns]`.
+        tokenizer: of the model.
+        columns: the names of the last axis.
+    """
     pairs = [*itertools.pairwise(_TEXTS), ("a good film, a film", "A film is a film!")]
-    found = [tokenizer.pairs(tf.constant([first]), tf.constant([second]))[0] for first, second in pairs]
+    found = [ids_of(tf.constant([first]), tf.constant([second]))[0] for first, second in pairs]
     examples = [
-        {**dict(zip(NAMES, pair, strict=True)), "ids": _listed(ids[:, 0]), "types": _listed(ids[:, 1])}
+        {
+            **dict(zip(NAMES, pair, strict=True)),
+            **{name: _listed(ids[:, place]) for place, name in enumerate(columns)},
+        }
         for pair, ids in zip(pairs, found, strict=True)
     ]
     return {TOKENIZER: tokenizer_json(tokenizer), EXAMPLES: examples}

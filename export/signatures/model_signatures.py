@@ -300,6 +300,8 @@ class Graphs:
                 self._outputs(alone(ids))
             found = named_weights(weights, together=True)
             ids = ids if ids.shape.rank == 2 else ids[..., 0]
+            if self._front.orders > 1:
+                found["weights"] = found["weights"][: tf.shape(ids)[0]]
             real = tf.cast(ids != PADDING_ID, tf.float32)
             found["weights"] *= real[:, None, None, :, None]  # [B, L, H, T, S]
             return {"tokens": tokens, **found, **self._of_encoders(weights, tf.shape(ids)[0])}

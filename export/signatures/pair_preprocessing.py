@@ -20,6 +20,10 @@ from .trial_requests import TEXTS, Request, in_batches, strings
 
 Tensor = Any
 
+COLUMNS = ("ids", "types")
+COLUMNS_OF_BOTH = (*COLUMNS, "other_ids", "other_types")
+"""Inputs of a core in a file for another runtime: of one order, and of both."""
+
 # Most words of the warmup pairs: one pair of each length.
 _MOST_WORDS = 64
 
@@ -27,10 +31,10 @@ _MOST_WORDS = 64
 class PairFront(RawFront):
     """Preprocess pairs of texts: ids and types of tokens, and logits of the wide path if there is one."""
 
-    number_columns = ("ids", "types")
-
     def __init__(self, model: TextModel) -> None:
         super().__init__(model)
+        self.number_columns = COLUMNS_OF_BOTH if model.symmetric else COLUMNS
+        self.orders = 2 if model.symmetric else 1
         self._model, self._tokenizer = model, model.tokenizer
         self.specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in NAMES}
         tables = getattr(self._tokenizer, "tables", None)  # of pieces
@@ -45,9 +49,8 @@ class PairFront(RawFront):
         )
         with tf.control_dependencies([same]):
             first = tf.identity(first)
-        return self._model.beside_wide(
-            self._tokenizer.pairs(first, second), first, second
-        )  # ragged [B, T, 2]
+        ids = self._model.ids_of_pairs(first, second)  # ragged [B, T, 2], or of both orders [B, T, 4]
+        return self._model.beside_wide(ids, first, second)
 
     def explained(self, *raw: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens of pairs, string `[B, T]`, padded with "", and their ids and types."""
@@ -55,7 +58,7 @@ class PairFront(RawFront):
 
     def alone(self, ids: Tensor) -> Any:
         """Return the same for ids and types, int32 `[B, T, 2]`, without the wide path."""
-        return self._model.beside_wide(ids)
+        return self._model.beside_wide(self._model.in_given_order(ids))
 
     def requests(self) -> list[Request]:
         words = ["film", "good", "a", "the", "what", "was", "it", "and"]
@@ -88,7 +91,7 @@ class PairFront(RawFront):
         refuse_wide(self._model)
 
     def id_files(self) -> dict[str, Any]:
-        return pair_files(self._tokenizer)
+        return pair_files(self._model.ids_of_pairs, self._tokenizer, self.number_columns)
 
     def _request(self, pairs: Sequence[TextPair]) -> Request:
         columns = zip(*pairs, strict=True) if pairs else [(), ()]

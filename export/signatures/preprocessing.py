@@ -25,11 +25,13 @@ class Front(ABC):
         tracked: tables and other resources that must be saved, too.
         padding: the value that lengthens the second axis of the rows of a batch and changes no answer; None
             if rows of other lengths stay apart.
+        orders: rows of the model for each row that is asked, all of the first orders first.
     """
 
     specs: dict[str, Any]
     tracked: list[Any]
     padding: float | str | None = None
+    orders: int = 1
 
     @abstractmethod
     def __call__(self, *raw: Tensor) -> Any:

@@ -14,7 +14,6 @@ from keras_selfattn.models.text.explanation import explained_tokens
 from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 from keras_selfattn.rows.text_groups import texts_of_row
-from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 
 from ..portable.tokenizer_export import text_files
 from .contributions import contribution_signatures, refuse_wide
@@ -196,6 +195,6 @@ class VectorFront(_PieceFront):
 
 @front_of(TextModel)
 def _text_front(model: TextModel) -> RawFront:
-    if model.row_kind == TEXT_PAIRS:
+    if model.text_pairs:
         return PairFront(model)
     return (PieceFront if model.fine_tuned else TextFront)(model)

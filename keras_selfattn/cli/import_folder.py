@@ -27,9 +27,16 @@ _ROWS = click.Option(
 )
 
 
-@click.command("import", cls=PanelCommand, panels={"Most used": (*OUTPUT, _ROWS)})
+_SYMMETRIC = click.Option(
+    ["--symmetric"],
+    is_flag=True,
+    help="Average both orders of a pair, so that it has the answer of its reverse.",
+)
+
+
+@click.command("import", cls=PanelCommand, panels={"Most used": (*OUTPUT, _ROWS, _SYMMETRIC)})
 @click.argument("folder", type=PATH)
-def command(folder: Path, output: Path, overwrite: bool, text_pairs: bool | None) -> None:
+def command(folder: Path, output: Path, overwrite: bool, text_pairs: bool | None, symmetric: bool) -> None:
     """Write a run folder of the classifier of texts in FOLDER, or of its scores, without training.
 
     FOLDER is one of the Hugging Face kind, with a model "…ForSequenceClassification" of BERT, DistilBERT,
@@ -43,12 +50,13 @@ def command(folder: Path, output: Path, overwrite: bool, text_pairs: bool | None
     from keras_selfattn.runs.run_folder import draft_run
 
     with console.status("Reading the model"), draft_run(output, overwrite=overwrite) as draft:
-        model: Any = headed_model(folder, text_pairs=text_pairs)
+        model: Any = headed_model(folder, text_pairs=text_pairs, symmetric=symmetric)
         with writing(output):
             write_imported(draft, model)
     outputs = _outputs(model.start.folder_head(scores=not hasattr(model, "labels")))
     rows = "two texts" if model.text_pairs else "one text"
-    console.print(f"Imported {folder}: {outputs} {rows} a row. Go on with:")
+    rows = f"{rows} a row, in either order" if symmetric else f"{rows} a row"
+    console.print(f"Imported {folder}: {outputs} {rows}. Go on with:")
     second = ("--text-pair", "COLUMN") if model.text_pairs else ()
     print_command("evaluate", output, "labelled.csv", *second)
     print_command("export", output, f"models/{output.resolve().name}")

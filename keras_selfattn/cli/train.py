@@ -156,6 +156,7 @@ def command(
     check_task(task, {**options, "start": start}, ", or name another task with --task")
     _check_labels_asked(task, given(options, TRAINING))
     reading, settings = given(options, READING), given(options, task.all_settings)
+    _check_symmetric(options)
     if start is None:
         check_width(settings)
         _check_freeze(settings)
@@ -242,6 +243,15 @@ def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
         if asked.get(name) and not fits:
             what = "one label a row" if name == "class_weight" else "labels"
             raise ConfigError(f"{option} is for {what}. The task is {task.name}: leave it out.")
+
+
+def _check_symmetric(options: dict[str, Any]) -> None:
+    """Refuse both orders of rows that have one."""
+    if options["symmetric"] and options["text_pair"] is None:
+        raise ConfigError(
+            "--symmetric needs two texts a row: name the column of the second ones with --text-pair, or "
+            "leave it out."
+        )
 
 
 def _check_freeze(settings: dict[str, Any]) -> None:

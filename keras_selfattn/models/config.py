@@ -104,6 +104,9 @@ class TextConfig(EncoderConfig):
             because the head memorises a few thousand rows.
         wide: True adds a linear model of words, pairs and pieces of words beside attention. It takes 4 bytes
             for each of its n-grams and classes, 32 MB at most.
+        symmetric: True for two texts a row that are one thing in either order: duplicates, similarity. The
+            answer is then the same for both orders. It is computed from the mean of the logits of both (of
+            the numbers of a regression); a training step reads one order of a pair, at random.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -130,6 +133,7 @@ class TextConfig(EncoderConfig):
     embedding_dropout: float = 0.3
     head_dropout: float = 0.5
     wide: bool = True
+    symmetric: bool = False
 
     training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {
         "vocabulary_size",
@@ -144,8 +148,8 @@ class TextConfig(EncoderConfig):
         super().__post_init__()
         if self.tokens not in ("words", "characters"):
             raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
-        check_flag("lowercase", self.lowercase)
-        check_flag("wide", self.wide)
+        for name in ("lowercase", "wide", "symmetric"):
+            check_flag(name, getattr(self, name))
         counts = ("vocabulary_size", "min_count", "max_tokens", "window", "training_span", "ngram_buckets")
         for name in (*counts, "members"):
             check_count(name, getattr(self, name))

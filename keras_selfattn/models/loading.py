@@ -41,13 +41,15 @@ def load(path: str | Path) -> keras.Model:
     return headed_model(path) if is_classifier(ModelFolder(path)) else TextEncoder(start=path)
 
 
-def headed_model(folder: str | Path, *, text_pairs: bool | None = None) -> TextClassifier | TextRegressor:
+def headed_model(
+    folder: str | Path, *, text_pairs: bool | None = None, symmetric: bool = False
+) -> TextClassifier | TextRegressor:
     """Return the model of a folder of the Hugging Face kind with its head: of labels, or of scores.
 
     Args:
         folder: the folder.
-        text_pairs: as for `TextRegressor.from_folder`.
+        text_pairs, symmetric: as for `TextRegressor.from_folder`.
     """
     found = ModelFolder(folder)
     kind = TextRegressor if is_classifier(found) and holds_scores(found) else TextClassifier
-    return kind.from_folder(folder, text_pairs=text_pairs)
+    return kind.from_folder(folder, text_pairs=text_pairs, symmetric=symmetric)

@@ -139,8 +139,8 @@ def _leaks(
         words = f"{name} rows that are training rows but for {kept.kind.alike_but_for}"
         counted.append([words, max(0, len(loose) - len(shared))])
     counted += [
-        [f"{name} rows whose {part} is in a training row", len(leaks(before, after))]
-        for part, (before, after) in _parts(kept, held_out).items()
+        [f"{name} rows whose {part} is in a training row", count]
+        for part, count in _shared_parts(kept, held_out).items()
     ]
     examples = [
         [name, held_out.place(row), kept.place(before), held_out.kind.shown(held_out.inputs[row])]
@@ -149,10 +149,11 @@ def _leaks(
     return counted, examples
 
 
-def _parts(kept: LabelledRows, held_out: LabelledRows) -> dict[str, tuple[list[Hashable], ...]]:
-    """Return the keys of each part of the rows, such as of the first and of the second texts of pairs."""
-    each = [list(map(kept.kind.part_keys, rows.inputs)) for rows in (kept, held_out)]
-    return {part: tuple([keys[part] for keys in rows] for rows in each) for part in each[0][0]}
+def _shared_parts(kept: LabelledRows, held_out: LabelledRows) -> dict[str, int]:
+    """Return the number of held-out rows that share a part with a kept one, such as a text of a pair."""
+    before, after = (list(map(kept.kind.part_keys, rows.inputs)) for rows in (kept, held_out))
+    known = {part: {key for keys in before for key in keys[part]} for part in before[0]}
+    return {part: sum(not keys.isdisjoint(row[part]) for row in after) for part, keys in known.items()}
 
 
 def duplicates(keys: Sequence[Hashable], targets: Sequence[Any]) -> tuple[int, int]:

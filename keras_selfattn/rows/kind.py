@@ -10,7 +10,7 @@ Axes: T (steps), F (features), H (height), W (width), C (channels).
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -108,10 +108,11 @@ class RowKind(ABC, Generic[Row]):
         """Return a key that is also the same for rows that differ in `alike_but_for`."""
         return self.key(row)
 
-    def part_keys(self, row: Row) -> Mapping[str, Hashable]:
+    def part_keys(self, row: Row) -> Mapping[str, Collection[Hashable]]:
         """Return the keys of the parts of a row that other rows may share, by name; none if it is one thing.
 
-        The report counts parts of held-out rows that are also in the training rows.
+        Parts of one name may change places. The report counts held-out rows with a part that is also in the
+        training rows, under the same name.
         """
         return {}
 

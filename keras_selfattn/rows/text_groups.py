@@ -46,8 +46,8 @@ class TextGroupRows(SeveralTexts[str | TextGroup]):
     def key(self, row: str | TextGroup) -> str | TextGroup:
         return row
 
-    def part_keys(self, row: str | TextGroup) -> dict[str, Any]:
-        return dict(zip(NAMES, texts_of_row(row), strict=False))
+    def part_keys(self, row: str | TextGroup) -> dict[str, tuple[Any, ...]]:
+        return {name: (text,) for name, text in zip(NAMES, texts_of_row(row), strict=False)}
 
     def cells(self, row: str | TextGroup) -> tuple[Any, ...]:
         """Return the text and the one that belongs to it; negatives are not shown."""

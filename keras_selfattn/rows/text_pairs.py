@@ -62,8 +62,8 @@ class TextPairRows(SeveralTexts[TextPair]):
     def key(self, row: TextPair) -> TextPair:
         return row
 
-    def part_keys(self, row: TextPair) -> dict[str, str]:
-        return dict(zip(NAMES, row, strict=True))
+    def part_keys(self, row: TextPair) -> dict[str, tuple[str, ...]]:
+        return {name: (text,) for name, text in zip(NAMES, row, strict=True)}
 
     def as_json(self, row: TextPair) -> dict[str, str]:
         return dict(zip(NAMES, row, strict=True))
@@ -73,6 +73,22 @@ class TextPairRows(SeveralTexts[TextPair]):
 
 
 TEXT_PAIRS = TextPairRows()
+
+
+class SymmetricPairRows(TextPairRows):
+    """Pairs of texts that are one thing in either order: a pair and its reverse are the same row."""
+
+    def key(self, row: TextPair) -> tuple[str, ...]:
+        return tuple(sorted(row))
+
+    def loose_key(self, row: TextPair) -> tuple[str, ...]:
+        return tuple(sorted(map(TEXTS.loose_key, row)))
+
+    def part_keys(self, row: TextPair) -> dict[str, tuple[str, ...]]:
+        return {"first or second text": row}
+
+
+SYMMETRIC_PAIRS = SymmetricPairRows()
 
 
 def is_pair(row: Any) -> bool:

@@ -91,6 +91,9 @@ def test_import_says_what_a_score_is_of_and_how_it_is_bounded(tmp_path):
     pairs = [("a good film .", "bad")]
     wanted = models.TextRegressor.from_folder(folder).predict(pairs, verbose=0)
     np.testing.assert_allclose(load_run(run).predict(pairs, verbose=0), wanted, atol=1e-6)
+    code, output = invoke("import", folder, "--output", tmp_path / "both", "--symmetric")
+    assert (code, "of two texts a row, in either order" in output) == (0, True), output
+    assert read_config(tmp_path / "both")["model"]["symmetric"] is True
     code, output = invoke("import", folder, "--output", tmp_path / "one", "--one-text")
     assert code != 0
     assert "holds a cross-encoder, whose rows are two texts" in output

@@ -27,8 +27,9 @@ from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report import run_report as reports
 from keras_selfattn.report.page import page_html
+from keras_selfattn.report.rows import alike_blocks
 from keras_selfattn.report.run_report import Findings, run_report
-from keras_selfattn.rows.text_pairs import TEXT_PAIRS
+from keras_selfattn.rows.text_pairs import SYMMETRIC_PAIRS, TEXT_PAIRS
 
 ATTACK = "<img src=x onerror=alert(1)>"
 HISTORY = {
@@ -351,6 +352,23 @@ def test_both_texts_of_a_pair_are_shown_and_counted_where_training_has_one_of_th
     assert counted["test rows that are also training rows"] == "1"
     assert counted["test rows whose text is in a training row"] == "2"
     assert counted["test rows whose text_pair is in a training row"] == "2"
+
+
+def test_a_reversed_pair_is_a_leak_and_a_duplicate_where_the_order_says_nothing():
+    kinds = {"kind": SYMMETRIC_PAIRS}
+    train = LabelledRows([("a", "b"), ("b", "a"), ("c", "d")], ["x", "y", "x"], "made up", **kinds)
+    rows = LabelledRows([("d", "c"), ("A", "D"), ("e", "a"), ("e", "f")], ["x"] * 4, "made up", **kinds)
+    table, examples = alike_blocks({"train": train, "test": rows})
+    assert dict(table.rows) == {
+        "twice in the train rows": 1,
+        "of these, with another target in the train rows": 1,
+        "twice in the test rows": 0,
+        "of these, with another target in the test rows": 0,
+        "test rows that are also training rows": 1,
+        "test rows that are training rows but for case, spaces and punctuation": 0,
+        "test rows whose first or second text is in a training row": 2,
+    }
+    assert examples.rows == [["test", "row 0", "row 2", "d / c"]]
 
 
 def test_series_and_images_are_drawn_beside_their_answers(tmp_path):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
-from keras_selfattn.rows.text_pairs import TEXT_PAIRS, is_pair
+from keras_selfattn.rows.text_pairs import SYMMETRIC_PAIRS, TEXT_PAIRS, is_pair
 
 PAIR = ("Is it good?", "Yes.")
 
@@ -43,6 +44,19 @@ def test_keys_see_the_order_and_the_loose_one_neither_case_nor_spaces():
     assert TEXT_PAIRS.key(PAIR) != TEXT_PAIRS.key(alike)
     assert TEXT_PAIRS.loose_key(PAIR) == TEXT_PAIRS.loose_key(alike)
     assert TEXT_PAIRS.loose_key(PAIR) != TEXT_PAIRS.loose_key(PAIR[::-1])
+
+
+def test_where_the_order_says_nothing_a_pair_and_its_reverse_are_one_row():
+    assert SYMMETRIC_PAIRS != TEXT_PAIRS
+    assert SYMMETRIC_PAIRS.key(PAIR) == SYMMETRIC_PAIRS.key(PAIR[::-1]) != SYMMETRIC_PAIRS.key(("Yes.", ""))
+    assert SYMMETRIC_PAIRS.loose_key(PAIR) == SYMMETRIC_PAIRS.loose_key(("YES", "is it good"))
+    assert SYMMETRIC_PAIRS.cells(PAIR[::-1]) == PAIR[::-1]  # it is shown as it was given
+    pairs = [(f"a{n}", f"b{n}") for n in range(20)]
+    both = [*pairs, *(pair[::-1] for pair in pairs)]
+    rows = LabelledRows(both, ["x", "y"] * 20, "made up", kind=SYMMETRIC_PAIRS)
+    kept, held_out = rows.split(0.3, seed=0)
+    assert 0 < len(held_out) < len(kept)
+    assert not {frozenset(row) for row in kept.inputs} & {frozenset(row) for row in held_out.inputs}
 
 
 def test_a_row_is_shown_with_both_texts():

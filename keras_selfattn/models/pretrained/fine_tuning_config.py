@@ -149,6 +149,7 @@ class FineTunedConfig(FineTuningConfig):
             Predictions use `max_tokens`. Ignored if `pooling` is "first", which needs the text's beginning.
         wide: True adds a linear model of words, pairs and pieces of words beside attention, as in
             `TextConfig`.
+        symmetric: True for two texts a row that are one thing in either order, as in `TextConfig`.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -165,10 +166,12 @@ class FineTunedConfig(FineTuningConfig):
     hidden_norm: bool = False
     hidden_dropout: float = 0.0
     wide: bool = True
+    symmetric: bool = False
 
     free: ClassVar[frozenset[str]] = FineTuningConfig.free | {
         "hidden_dropout",
         "pooling",
+        "symmetric",
         "training_span",
         "wide",
     }
@@ -183,7 +186,7 @@ class FineTunedConfig(FineTuningConfig):
         check_count("training_span", self.training_span)
         check_share("hidden_dropout", self.hidden_dropout)
         check_choice("hidden_head", self.hidden_head, HIDDEN_HEADS)
-        for name in ("hidden_bias", "hidden_norm", "wide"):
+        for name in ("hidden_bias", "hidden_norm", "wide", "symmetric"):
             check_flag(name, getattr(self, name))
         if self.hidden_norm and self.hidden_head is None:
             raise ConfigError("`hidden_norm` needs `hidden_head`. Received True and None.")

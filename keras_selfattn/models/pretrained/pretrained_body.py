@@ -10,6 +10,7 @@ import keras
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.core.both_orders import pair_input
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
 from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
@@ -29,7 +30,12 @@ POOLINGS = {
 
 
 def pretrained_body(
-    config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any, *, pairs: bool = False
+    config: PretrainedConfig,
+    tokenizer: SubwordTokenizer,
+    policy: Any,
+    *,
+    pairs: bool = False,
+    symmetric: bool = False,
 ) -> keras.Model:
     """Return the layers "embedding" and "encoder", whose weights a folder determines.
 
@@ -38,13 +44,16 @@ def pretrained_body(
         tokenizer: the model's.
         policy: the layers' dtype policy.
         pairs: True for two texts a row, whose tokens have types.
+        symmetric: True for both orders of pairs (`both_orders`).
 
     Returns:
         From int32 ids `[B, T]`, 0 as padding, or of pairs ids and types `[B, T, 2]`, to masked float
-        `[B, T, D]`.
+        `[B, T, D]`; of both orders from `[B, T, 4]` to `[2 B, T, D]`.
     """
-    ids = keras.Input((None, 2) if pairs else (None,), dtype="int32", name="ids")
-    return keras.Model(ids, encoded_pieces(ids, config, tokenizer, policy), name="body")
+    given = ids = keras.Input((None,), dtype="int32", name="ids")
+    if pairs:
+        given, ids = pair_input(symmetric=symmetric)
+    return keras.Model(given, encoded_pieces(ids, config, tokenizer, policy), name="body")
 
 
 def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any) -> Tensor:

@@ -33,7 +33,7 @@ class PretrainedPieces(FineTuning):
 
     def __init__(self, config: FineTunedConfig) -> None:
         super().__init__(config)
-        self.ngrams = TextConfig(lowercase=saved_settings(config).lowercase)
+        self.ngrams = TextConfig(lowercase=saved_settings(config).lowercase, symmetric=config.symmetric)
 
     def alternatives(self) -> list[dict[str, Any]]:
         pooling = "mean" if self._config.pooling == "first" else "first"
@@ -58,13 +58,13 @@ class PretrainedPieces(FineTuning):
         return tokenizer.rows(texts)[0]
 
     def rows_of_pairs(self, tokenizer: Any, pairs: Sequence[TextPair]) -> list[np.ndarray]:
-        """Return ids and types of each pair, int32 `[T, 2]`."""
-        return tokenizer.rows_of_pairs(pairs)[0]
+        """Return ids and types of each pair, int32 `[T, 2]`; of both orders `[T, 4]`."""
+        return tokenizer.rows_of_pairs(pairs, both_orders=self._config.symmetric)[0]
 
     def encoder(self, tokenizer: Any, policy: Any, *, pairs: bool = False) -> keras.Model:
         """Return the layers from ids `[B, T]`, of pairs with types `[B, T, 2]`, to vectors `[B, D]`."""
         config = self._config
-        body = pretrained_body(config, tokenizer, policy, pairs=pairs)
+        body = pretrained_body(config, tokenizer, policy, pairs=pairs, symmetric=config.symmetric)
         self.freeze(body)
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.hidden_head is not None:

@@ -48,16 +48,19 @@ class FolderHead:
         """True for scores in [0, 1]."""
         return self.activation == "sigmoid"
 
-    def reads_pairs(self, asked: bool | None) -> bool:
+    def reads_pairs(self, asked: bool | None, *, symmetric: bool = False) -> bool:
         """Return True if a row is two texts.
 
         Args:
             asked: True or False as somebody says it, None for what the folder says. One with labels and
                 without a mark reads one text.
+            symmetric: True for both orders of a pair, which says it, too.
 
         Raises:
             ConfigError: if the folder contradicts it, and for scores if nobody says it.
         """
+        if symmetric and asked is None:
+            return True
         if self.mark is not None and asked is False:
             raise ConfigError(
                 f"{self.path} holds a cross-encoder, whose rows are two texts ({self.mark.place}). Leave "

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.core.both_orders import in_one_order
 from keras_selfattn.models.long_rows import WINDOW, cut_pieces, pieces_within
 from keras_selfattn.models.subwords.ragged_rows import first_of_rows, merged, pair_shares, ragged, ranges
 from keras_selfattn.models.vocabulary import as_strings, chunks
@@ -143,7 +144,7 @@ class SubwordTokenizer(abc.ABC):
         ids, rows = first_of_rows(*self._text_pieces(texts, limit), limit)
         return self._with_special(self._written(ids), rows)
 
-    def pairs(self, first: Tensor, second: Tensor) -> Any:
+    def pairs(self, first: Tensor, second: Tensor, *, both_orders: bool = False) -> Any:
         """Return ids and types of two texts a row, string `[B]` each, as int32 ragged `[B, T, 2]`.
 
         A row is [CLS], the first text, [SEP] (`settings.separators` times), the second text, [SEP]. The
@@ -151,23 +152,31 @@ class SubwordTokenizer(abc.ABC):
         than `max_tokens`, the longer text is cut at its end down to the other's length, then both alike; an
         odd token is the longer one's, or the second's.
 
+        Those of both orders are `[B, T, 4]`; which one is first is the same for a pair and its reverse.
+
         Raises:
             ConfigError: if the settings do not say what stands between two texts.
         """
-        return self._pairs(first, second)[0]
+        return self._pairs(first, second, both_orders=both_orders)[0]
 
-    def rows_of_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[np.ndarray], int]:
-        """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut."""
+    def rows_of_pairs(
+        self, pairs: Sequence[tuple[str, str]], *, both_orders: bool = False
+    ) -> tuple[list[np.ndarray], int]:
+        """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut.
+
+        Those of both orders are `[T, 4]`, as of `pairs`.
+        """
         found: list[np.ndarray] = []
         cut = 0
         for start in range(0, len(pairs), _PAIRS):
-            chunk = zip(*pairs[start : start + _PAIRS], strict=True)
-            ids, shortened = self._pairs(*(as_strings(list(texts)) for texts in chunk))
+            columns = zip(*pairs[start : start + _PAIRS], strict=True)
+            texts = [as_strings(list(column)) for column in columns]
+            ids, shortened = self._pairs(*texts, both_orders=both_orders)
             found += np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
             cut += int(tf.math.count_nonzero(shortened))
         return found, cut
 
-    def _pairs(self, first: Tensor, second: Tensor) -> tuple[Any, Tensor]:
+    def _pairs(self, first: Tensor, second: Tensor, *, both_orders: bool) -> tuple[Any, Tensor]:
         """Return the rows of `pairs`, and bool `[B]`, True for those that were cut."""
         between = self.settings.separators
         if between is None:
@@ -181,14 +190,24 @@ class SubwordTokenizer(abc.ABC):
                 f"`max_tokens` must be at least {2 + between} for two texts, for the tokens around them. "
                 f"Received {self.settings.max_tokens}."
             )
+        if both_orders:
+            first, second = in_one_order(first, second)
         read = [self._text_pieces(texts, max(_COUNTED * most, _LEAST_COUNTED)) for texts in (first, second)]
         whole = [splits[1:] - splits[:-1] for _, splits in read]  # [B] each
         kept = pair_shares(whole[0], whole[1], most)
         pieces = [first_of_rows(ids, splits, each) for (ids, splits), each in zip(read, kept, strict=True)]
         splits = pieces[0][1] + pieces[1][1] + (2 + between) * tf.range(tf.size(whole[0]) + 1, dtype=tf.int64)
+        values = self._joined(pieces, splits, between)
+        if both_orders:  # of the same pieces, so that rows are equally long in both
+            values = tf.concat([values, self._joined(pieces[::-1], splits, between)], -1)
+        return ragged(values, splits), whole[0] + whole[1] > most
+
+    def _joined(self, pieces: Sequence[tuple[Tensor, Tensor]], splits: Tensor, between: int) -> Tensor:
+        """Return ids and types of pairs, int32 `[tokens, 2]`, from the ids of each text and their splits."""
         # The parts of each row, by where they begin: [CLS], first text, separators, second text, [SEP].
         cls, text, last = splits[:-1], splits[:-1] + 1, splits[1:] - 1
-        separators, other = text + kept[0], text + kept[0] + between
+        separators = text + pieces[0][1][1:] - pieces[0][1][:-1]
+        other = separators + between
         places = [ranges(*part)[0] for part in ((text, separators), (separators, other), (other, last))]
         sep = self.id_in_text(self.settings.sep)
         values = [tf.fill(tf.shape(cls), self.id_in_text(self.settings.cls))]
@@ -197,7 +216,7 @@ class SubwordTokenizer(abc.ABC):
         ids = merged([cls, *places, last], values)
         after = tf.range(tf.size(ids, tf.int64)) >= tf.repeat(other, splits[1:] - splits[:-1])
         types = tf.where(after, self.settings.second_type, 0)
-        return ragged(tf.stack([ids, types], -1), splits), whole[0] + whole[1] > most
+        return tf.stack([ids, types], -1)
 
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.

@@ -94,7 +94,7 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
 
     @classmethod
     def from_folder(
-        cls, folder: str | Path, *, text_pairs: bool | None = None, **kwargs: Any
+        cls, folder: str | Path, *, text_pairs: bool | None = None, symmetric: bool = False, **kwargs: Any
     ) -> "TextClassifier":
         """Return the classifier of a folder of the Hugging Face kind, with its head; it needs no training.
 
@@ -107,6 +107,7 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
             folder: the folder.
             text_pairs: True if a row is two texts, such as a premise and a hypothesis; None for what the
                 folder says, which is two of a cross-encoder of sentence-transformers, and one of all others.
+            symmetric: True averages the logits of both orders of a pair, so that they have the same answer.
             kwargs: of `keras.Model`, such as `dtype`.
 
         Raises:
@@ -122,11 +123,11 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
         begun = PretrainedStart(folder)
         head = begun.folder_head(scores=False)
         model = cls(
-            begun.config({"wide": False}),
+            begun.config({"wide": False, "symmetric": symmetric}),
             vocabulary=begun.vocabulary,
             labels=head.labels,
             multi_label=head.target_kind == LABEL_SET,
-            text_pairs=head.reads_pairs(text_pairs),
+            text_pairs=head.reads_pairs(text_pairs, symmetric=symmetric),
             **kwargs,
         )
         begun.copy_to(model.core, model.head)

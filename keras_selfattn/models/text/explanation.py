@@ -25,7 +25,8 @@ Tensor = Any
 class TextExplanation:
     """The attention weights of a model for one text, or two. A notebook has tokens on colours of `received`.
 
-    Attention says where the model looks, not why it decides: the wide path beside it has no part in these.
+    Attention says where the model looks, not why it decides: the wide path beside it has no part in these. Of
+    a `symmetric` model of pairs they are of the given order alone.
 
     Attributes:
         tokens: the T tokens of the text, at most 512; of two texts all, with the separators between them.
@@ -85,7 +86,8 @@ def explained(model: Any, rows: Sequence[Any]) -> list[TextExplanation]:
         tokens, ids = (explained_tokens if len(texts) == 1 else explained_pairs)(model.tokenizer, *texts)
         names = [token.decode(errors="replace") for token in tokens[0].numpy().tolist()]
         with collected_weights(model.core) as collected:
-            model.core(keras.tree.map_structure(np.asarray, model.beside_wide(ids)), training=False)
+            inputs = model.beside_wide(model.in_given_order(ids))
+            model.core(keras.tree.map_structure(np.asarray, inputs), training=False)
         layers = [
             np.asarray(keras.ops.convert_to_numpy(each), np.float32)[0] for each in collected.attention
         ]  # [H, T, T] each

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.core.both_orders import pair_input
 from keras_selfattn.models.core.encoder_core import Neighbours, Sum, encoded, pooled
 from keras_selfattn.models.heads.probabilities import FIRST_SHARES
 from keras_selfattn.models.long_rows import warn_of_cut
@@ -91,8 +92,8 @@ class LearnedWords:
         return tokenizer.rows(texts)
 
     def rows_of_pairs(self, tokenizer: Tokenizer, pairs: Sequence[TextPair]) -> list[np.ndarray]:
-        """Return ids and types of each pair, int32 `[T, 2]`."""
-        return tokenizer.rows_of_pairs(pairs)[0]
+        """Return ids and types of each pair, int32 `[T, 2]`; of both orders `[T, 4]`."""
+        return tokenizer.rows_of_pairs(pairs, both_orders=self._config.symmetric)[0]
 
     def encoder(self, tokenizer: Tokenizer, policy: Any, *, pairs: bool = False) -> keras.Model:
         """Return the layers from ids `[B, T]`, of pairs with types `[B, T, 2]`, to vectors `[B, D]`."""
@@ -121,13 +122,15 @@ def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any, *, pairs: b
 
     Returns:
         From int32 ids `[B, T]`, 0 as padding, or of pairs ids and types `[B, T, 2]`, to masked float
-        `[B, T, D]`.
+        `[B, T, D]`; of both orders, if the config is `symmetric`, from `[B, T, 4]` to `[2 B, T, D]`.
     """
-    ids = keras.Input((None, 2) if pairs else (None,), dtype="int32", name="ids")
+    given = ids = keras.Input((None,), dtype="int32", name="ids")
+    if pairs:
+        given, ids = pair_input(symmetric=config.symmetric)
     x = _embedded(ids, config, tokenizer, policy)  # [B, T, D]
     # Words have enough dropout already.
     dropout = 0.0 if config.tokens == "words" else config.dropout
-    return keras.Model(ids, encoded(x, config, policy, config.window, dropout), name="body")
+    return keras.Model(given, encoded(x, config, policy, config.window, dropout), name="body")
 
 
 def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any) -> Tensor:

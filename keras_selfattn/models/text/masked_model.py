@@ -247,7 +247,10 @@ class MaskedTokenModel(RawModel):
         if isinstance(config, MaskedPiecesConfig) or (isinstance(config, dict) and "pieces" in config):
             return checked_config(MaskedPiecesConfig, config)
         given = config if isinstance(config, dict) else differing(checked_config(TextConfig, config))
-        return checked_config(TextConfig, {**_DROPOUT, **given})
+        found = checked_config(TextConfig, {**_DROPOUT, **given})
+        if found.symmetric:
+            raise ConfigError("`symmetric` is for two texts a row, and pretraining reads one. Leave it out.")
+        return found
 
     def read_inputs(self, x: Any) -> list[str]:
         return list(windows(super().read_inputs(x)))

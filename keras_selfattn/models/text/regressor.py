@@ -103,7 +103,7 @@ class TextRegressor(TextModel):
 
     @classmethod
     def from_folder(
-        cls, folder: str | Path, *, text_pairs: bool | None = None, **kwargs: Any
+        cls, folder: str | Path, *, text_pairs: bool | None = None, symmetric: bool = False, **kwargs: Any
     ) -> "TextRegressor":
         """Return the model of a folder of the Hugging Face kind that gives scores; it needs no training.
 
@@ -117,6 +117,8 @@ class TextRegressor(TextModel):
             folder: the folder.
             text_pairs: True if a row is two texts, False if it is one; None for what the folder says, which
                 is two of a cross-encoder of sentence-transformers.
+            symmetric: True averages the output layer's numbers of both orders of a pair, so that they have
+                the same score.
             kwargs: of `keras.Model`, such as `dtype`.
 
         Raises:
@@ -133,11 +135,11 @@ class TextRegressor(TextModel):
         head = begun.folder_head(scores=True)
         count = len(head.labels)
         model = cls(
-            begun.config({"wide": False, "bounded": head.bounded}),
+            begun.config({"wide": False, "bounded": head.bounded, "symmetric": symmetric}),
             vocabulary=begun.vocabulary,
             mean=[0.0] * count,
             deviation=[1.0] * count,
-            text_pairs=head.reads_pairs(text_pairs),
+            text_pairs=head.reads_pairs(text_pairs, symmetric=symmetric),
             **kwargs,
         )
         begun.copy_to(model.core, model.head)

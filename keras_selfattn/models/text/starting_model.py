@@ -31,6 +31,7 @@ _FREE = frozenset(
         "training_span",
         "members",
         "wide",
+        "symmetric",
         "bounded",
     }
 )

@@ -15,6 +15,7 @@ from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.sources import is_source
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.core.both_orders import MeanOfOrders
 from keras_selfattn.models.core.ensemble import member_outputs
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import Shares
@@ -23,14 +24,16 @@ from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
-from keras_selfattn.models.text.pair_ngrams import PAIR_KINDS, named_pair_ngrams, pair_ngram_ids
+from keras_selfattn.models.text.pair_ngrams import named_pair_ngrams, pair_kinds, pair_ngram_ids
 from keras_selfattn.models.word_model import WordModel, Words
 from keras_selfattn.rows.containers import columns_of, number_table, ordered_rows, refuse_table
 from keras_selfattn.rows.kind import RowKind
 from keras_selfattn.rows.text_pairs import (
     NAMES,
+    SYMMETRIC_PAIRS,
     TEXT_PAIRS,
     TextPair,
+    TextPairRows,
     has_both_columns,
     is_pair,
     is_table_of_pairs,
@@ -61,11 +64,14 @@ class TextWords(Words, Protocol):
         ...
 
     def rows_of_pairs(self, tokenizer: Any, pairs: Sequence[TextPair], /) -> list[np.ndarray]:
-        """Return ids and types of each pair, int32 `[T, 2]`."""
+        """Return ids and types of each pair, int32 `[T, 2]`; of both orders `[T, 4]`."""
         ...
 
     def encoder(self, tokenizer: Any, policy: Any, /, *, pairs: bool = False) -> keras.Model:
-        """Return the layers from ids `[B, T]`, or ids and types `[B, T, 2]`, to the vectors of rows."""
+        """Return the layers from ids `[B, T]`, or ids and types `[B, T, 2]`, to the vectors of rows.
+
+        Of both orders of pairs they are from `[B, T, 4]` to the vectors of `BothOrders`.
+        """
         ...
 
 
@@ -74,6 +80,9 @@ class TextModel(WordModel[TextWords]):
 
     The first rows decide, and it stays decided. Models with labels and with numbers share it. The wide path
     has an output for each class or number; a subclass fits it (`_fit_linear`).
+
+    A model whose config is `symmetric` reads both orders of a pair, and averages the vectors that its output
+    layer takes.
 
     Args:
         config: the model's settings.
@@ -93,7 +102,11 @@ class TextModel(WordModel[TextWords]):
         if not (text_pairs is None or isinstance(text_pairs, bool)):
             raise ConfigError(f"`text_pairs` must be True, False or None. Received {text_pairs!r}.")
         super().__init__(config, start=start, **kwargs)
-        self._pairs_asked = self._pairs = text_pairs
+        if self.symmetric and text_pairs is False:
+            raise ConfigError(
+                "`symmetric` is for two texts a row. Received text_pairs=False: leave one of them out."
+            )
+        self._pairs_asked = self._pairs = True if self.symmetric else text_pairs
         self._words = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
         self.wide: NGramLogits | None = None
 
@@ -103,8 +116,15 @@ class TextModel(WordModel[TextWords]):
         return bool(self._pairs) if self._head is not None else self._pairs
 
     @property
+    def symmetric(self) -> bool:
+        """True if a pair and its reverse are one row, with one answer."""
+        return self.config.symmetric
+
+    @property
     def row_kind(self) -> RowKind[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The kind of the rows; texts before any rows decided it."""
+        if self.symmetric:
+            return SYMMETRIC_PAIRS
         return TEXT_PAIRS if self.text_pairs else TEXTS
 
     def row_kind_of(self, x: Any) -> RowKind[Any]:
@@ -132,7 +152,8 @@ class TextModel(WordModel[TextWords]):
         """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
 
         Args:
-            ids: token ids of the texts; of pairs ids and types, `[batch, length, 2]`.
+            ids: token ids of the texts; of pairs ids and types, `[batch, length, 2]`, or those of both
+                orders, `[batch, length, 4]`.
             texts: string `[batch]`, or two of each pair; without them the wide path's logits are zeros.
         """
         if self.wide is None:
@@ -150,7 +171,19 @@ class TextModel(WordModel[TextWords]):
     @property
     def ngram_kinds(self) -> tuple[str, ...]:
         """The names of the kinds of `named_ngrams`."""
-        return PAIR_KINDS if self.text_pairs else KINDS
+        return pair_kinds(self._words.ngrams) if self.text_pairs else KINDS
+
+    def ids_of_pairs(self, first: Tensor, second: Tensor) -> Any:
+        """Return the core's ids of two texts a row, string `[batch]` each, ragged."""
+        return self.tokenizer.pairs(first, second, both_orders=self.symmetric)
+
+    def in_given_order(self, ids: Tensor) -> Tensor:
+        """Return the core's ids for rows that are to be read in the given order alone, twice if it reads two.
+
+        Args:
+            ids: of texts `[batch, length]`; of pairs with types `[batch, length, 2]`.
+        """
+        return tf.concat([ids, ids], axis=-1) if self.symmetric else ids
 
     def get_config(self) -> dict[str, Any]:
         features = None if self.wide is None else self.wide.features
@@ -211,10 +244,11 @@ class TextModel(WordModel[TextWords]):
 
     def _check_kind(self, row: Any) -> None:
         """Raise DataError for two texts where a row is one, and for one where it is two."""
-        if self.row_kind == TEXT_PAIRS and isinstance(row, str | bytes):
+        if isinstance(self.row_kind, TextPairRows) and isinstance(row, str | bytes):
+            why = ", because it is `symmetric` (--symmetric)" if self.symmetric else ""
             raise DataError(
-                f"Rows of this model are two texts, (text, text_pair). Received one, {row!r:.80}. Give a "
-                "list of pairs, or of a file its column of second texts (--text-pair); for one text a row, "
+                f"Rows of this model are two texts, (text, text_pair){why}. Received one, {row!r:.80}. Give "
+                "a list of pairs, or of a file its column of second texts (--text-pair); for one text a row, "
                 "train another model on texts."
             )
         if self.text_pairs is False and self.row_kind == TEXTS and is_pair(row):
@@ -267,12 +301,15 @@ class TextModel(WordModel[TextWords]):
     def _ids_of_strings(self, inputs: Tensor) -> Tensor:
         """Return the core's ids for a string tensor, `[B]`, or `[B, 2]` for pairs; padded."""
         if self.text_pairs:
-            return self.tokenizer.pairs(inputs[:, 0], inputs[:, 1]).to_tensor(0)
+            return self.ids_of_pairs(inputs[:, 0], inputs[:, 1]).to_tensor(0)
         return self.tokenizer.padded(inputs)
 
     def _member(self) -> keras.Model:
         """Return a new encoder from the core's ids to the vectors that the head reads."""
-        return self._words.encoder(self.tokenizer, self.dtype_policy, pairs=bool(self.text_pairs))
+        encoder = self._words.encoder(self.tokenizer, self.dtype_policy, pairs=bool(self.text_pairs))
+        if not self.symmetric:
+            return encoder
+        return keras.Model(encoder.input, MeanOfOrders(name="mean_of_orders")(encoder.output))
 
     def _build_core(self, head: Head) -> keras.Model:
         ids, x = member_outputs(self._member, getattr(self.config, "members", 1))  # [B, D]

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.core.both_orders import in_one_order
 from keras_selfattn.models.subwords.ragged_rows import first_of_rows, merged, pair_shares, ragged, ranges
 from keras_selfattn.models.vocabulary import (
     FIRST_ID,
@@ -75,24 +76,42 @@ class Tokenizer:
         tokens = split(self.config, texts)
         return tokens.with_flat_values(self.table.lookup(tokens.flat_values))
 
-    def pairs(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return ids and types of two texts a row, string `[B]` each, as int32 ragged `[B, T, 2]`."""
-        return self.with_types(split_pairs(self.config, first, second))
+    def pairs(self, first: Tensor, second: Tensor, *, both_orders: bool = False) -> Tensor:
+        """Return ids and types of two texts a row, string `[B]` each, as int32 ragged `[B, T, 2]`.
+
+        Those of both orders are `[B, T, 4]`; which one is first is the same for a pair and its reverse.
+        """
+        return self._pairs(first, second, both_orders=both_orders)[0]
+
+    def _pairs(self, first: Tensor, second: Tensor, *, both_orders: bool) -> tuple[Tensor, Tensor]:
+        """Return the rows of `pairs`, and bool `[B]`, True for those that were cut."""
+        if not both_orders:
+            found = split_pairs(self.config, first, second)
+            return self.with_types(found), found.cut
+        orders = split_both_orders(self.config, *in_one_order(first, second))
+        columns = [self.with_types(each) for each in orders]
+        values = tf.concat([each.flat_values for each in columns], axis=-1)
+        return columns[0].with_flat_values(values), orders[0].cut
 
     def with_types(self, tokens: "PairTokens") -> Tensor:
         """Return the ids of tokens beside their types, int32 ragged `[B, T, 2]`."""
         ids = self.table.lookup(tokens.tokens.flat_values)
         return tokens.tokens.with_flat_values(tf.stack([ids, tokens.types], axis=-1))
 
-    def rows_of_pairs(self, pairs: Sequence[TextPair]) -> tuple[list[np.ndarray], int]:
-        """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut."""
+    def rows_of_pairs(
+        self, pairs: Sequence[TextPair], *, both_orders: bool = False
+    ) -> tuple[list[np.ndarray], int]:
+        """Return ids and types of each pair, int32 `[T, 2]`, and the number of pairs that were cut.
+
+        Those of both orders are `[T, 4]`, as of `pairs`.
+        """
         found: list[np.ndarray] = []
         cut = 0
         for chunk in chunks(pairs, _CHUNK, _CHARACTERS):
-            tokens = split_pairs(self.config, *map(as_strings, zip(*chunk, strict=True)))
-            ids = self.with_types(tokens)
+            texts = map(as_strings, zip(*chunk, strict=True))
+            ids, shortened = self._pairs(*texts, both_orders=both_orders)
             found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
-            cut += int(tf.math.count_nonzero(tokens.cut))
+            cut += int(tf.math.count_nonzero(shortened))
         return found, cut
 
     def padded(self, texts: Tensor) -> Tensor:
@@ -142,6 +161,25 @@ def split_pairs(config: TextConfig, first: Tensor, second: Tensor) -> PairTokens
 
     Of more the longer text is cut at its end down to the other's length, then both alike.
     """
+    return _joined(*_parts_of_pairs(config, first, second))
+
+
+def split_both_orders(config: TextConfig, first: Tensor, second: Tensor) -> tuple[PairTokens, PairTokens]:
+    """Return the same of both orders, of the same tokens of each text; rows are equally long in both."""
+    parts, cut = _parts_of_pairs(config, first, second)
+    return _joined(parts, cut), _joined(parts[::-1], cut)
+
+
+class _Part(NamedTuple):
+    """One text of each pair: tokens, string `[tokens]`, where rows begin, `[B + 1]`, and `IN_BOTH` or 0."""
+
+    tokens: Tensor
+    starts: Tensor
+    in_both: Tensor
+
+
+def _parts_of_pairs(config: TextConfig, first: Tensor, second: Tensor) -> tuple[list[_Part], Tensor]:
+    """Return both texts of pairs, cut, and bool `[B]`, True for pairs that were."""
     read = [split(config, texts) for texts in (first, second)]
     counts = [each.row_lengths() for each in read]  # [B] each
     most = config.max_tokens - 1
@@ -149,18 +187,25 @@ def split_pairs(config: TextConfig, first: Tensor, second: Tensor) -> PairTokens
     parts = [
         first_of_rows(each.flat_values, each.row_splits, some) for each, some in zip(read, kept, strict=True)
     ]
-    (tokens, starts), (others, other_starts) = parts
-    rows = tf.size(counts[0], tf.int64)
-    splits = starts + other_starts + tf.range(rows + 1)
-    between = splits[:-1] + kept[0]
+    if config.tokens == "words":
+        marks = [IN_BOTH * each for each in _in_both(*parts)]
+    else:
+        marks = [tf.zeros([tf.size(tokens)], tf.int32) for tokens, _ in parts]
+    found = [_Part(*part, mark) for part, mark in zip(parts, marks, strict=True)]
+    return found, counts[0] + counts[1] > most
+
+
+def _joined(parts: Sequence[_Part], cut: Tensor) -> PairTokens:
+    """Return the tokens of pairs, the first part before the second."""
+    one, other = parts
+    splits = one.starts + other.starts + tf.range(tf.size(one.starts, tf.int64))
+    between = splits[:-1] + one.starts[1:] - one.starts[:-1]
     places = [ranges(splits[:-1], between)[0], between, ranges(between + 1, splits[1:])[0]]
     types = [FIRST, BETWEEN, SECOND]
     types = [tf.fill(tf.shape(place), kind) for place, kind in zip(places, types, strict=True)]
-    if config.tokens == "words":
-        in_both = _in_both(*parts)
-        types = [types[0] + IN_BOTH * in_both[0], types[1], types[2] + IN_BOTH * in_both[1]]
-    found = merged(places, [tokens, tf.fill(tf.shape(between), SEPARATOR), others])
-    return PairTokens(ragged(found, splits), merged(places, types), counts[0] + counts[1] > most)
+    types = [types[0] + one.in_both, types[1], types[2] + other.in_both]
+    found = merged(places, [one.tokens, tf.fill(tf.shape(between), SEPARATOR), other.tokens])
+    return PairTokens(ragged(found, splits), merged(places, types), cut)
 
 
 def _in_both(*parts: tuple[Tensor, Tensor]) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """The graph before a model of two texts: the ids of Python, and the answers of a SavedModel."""
 
+import dataclasses
 import json
 import random
 
@@ -97,3 +98,42 @@ def test_a_file_for_another_runtime_takes_ids_and_types(tmp_path):
     pairs = [(each["text"], each["text_pair"]) for each in examples]
     for row, each in zip(made._features(pairs), examples, strict=True):
         assert row.T.tolist() == [each["ids"], each["types"]]
+
+
+@pytest.mark.slow
+def test_of_a_symmetric_model_both_orders_have_one_answer_in_every_signature(tmp_path, unchecked):
+    keras.utils.set_random_seed(0)
+    made = models.TextClassifier(dataclasses.replace(CONFIG, symmetric=True))
+    made.adapt(PAIRS, ["same", "other", "same"] * 4)
+    signatures = tf.saved_model.load(str(export.export_saved_model(made, tmp_path))).signatures
+    asked = [*PAIRS[:1], *ASKED]
+    orders = [asked, [pair[::-1] for pair in asked]]
+    answers = [signatures["serving_default"](**columns(each))["probabilities"] for each in orders]
+    np.testing.assert_array_equal(*answers)
+    np.testing.assert_allclose(answers[0], made.predict(asked, verbose=0), atol=1e-5)
+    told = [signatures["contributions"](**columns(each)) for each in orders]
+    for name in ("ngrams", "kinds", "logits", "rest"):
+        np.testing.assert_array_equal(told[0][name], told[1][name])
+    assert {b"either", b"both", b"one", b"agreement"} == {*told[0]["kinds"].numpy()[0].tolist()} - {b""}
+    # The attention is that of the given order, of each row.
+    explained = signatures["explain"](**columns(ASKED[:2]))
+    assert explained["weights"].shape[0] == 2
+    for row, wanted in enumerate(made.explain(ASKED[:2])):
+        count = len(wanted.tokens)
+        assert [token.decode() for token in explained["tokens"].numpy()[row]][:count] == wanted.tokens
+        np.testing.assert_allclose(explained["weights"][row, ..., :count, :count], wanted.weights, atol=1e-5)
+
+
+@pytest.mark.process
+def test_a_file_of_a_symmetric_model_takes_both_orders(tmp_path):
+    small = models.TextConfig(width=8, num_layers=1, num_heads=1, wide=False, symmetric=True)
+    made = models.TextClassifier(small, vocabulary=["a", "good"], labels=["+", "-"], text_pairs=True)
+    path = export.export_portable(made, tmp_path, "litert")
+    card = json.loads((path / "assets.extra/model_card.json").read_text())
+    names = ["ids", "types", "other_ids", "other_types"]
+    assert sorted(card["signatures"]["serving_default"]["inputs"]) == sorted(names)
+    assert card["config"]["symmetric"] is True
+    examples = json.loads((path / "tokenizer_examples.json").read_text())
+    pairs = [(each["text"], each["text_pair"]) for each in examples]
+    for row, each in zip(made._features(pairs), examples, strict=True):
+        assert row.T.tolist() == [each[name] for name in names]
