@@ -69,6 +69,6 @@ def test_what_a_report_shows_and_compares():
     assert TEXT_GROUPS.picture(row).text == "A film!\n\na movie"
     assert TEXT_GROUPS.loose_key(row) == TEXT_GROUPS.loose_key(("a film", "A movie.", None, "a song"))
     assert TEXT_GROUPS.loose_key(row) != TEXT_GROUPS.loose_key(("a film", "a movie", "a sonnet"))
-    assert TEXT_GROUPS.part_keys(row) == {"text": "A film!", "text_pair": "a movie"}
+    assert TEXT_GROUPS.part_keys(row) == {"text": ("A film!",), "text_pair": ("a movie",)}
     assert TEXT_GROUPS.is_short(row)
     assert not TEXT_GROUPS.is_short(("a", ""))

@@ -58,11 +58,6 @@ class NumbersHead(Head):
         named = {} if self.names is None else {"names": self.names}
         return {"mean": self.mean, "deviation": self.deviation, **named}
 
-    @property
-    def is_unscaled(self) -> bool:
-        """True if the answers are the output layer's own numbers, as of an imported model."""
-        return not any(self.mean) and set(self.deviation) == {1.0}
-
     @staticmethod
     def read(y: Any) -> list[np.ndarray]:
         return as_numbers(y)

@@ -21,7 +21,30 @@ class ScoreHead(NumbersHead):
     """One score for a row, or several, of any size: learned by squared error.
 
     Attention and the wide path both predict deviations from the mean. The answer is a weighted mean of both.
+
+    Args:
+        mean: of each score in the training rows.
+        deviation: standard deviation of each.
+        names: of several scores, in their order; None if nobody has named them.
+        unscaled: True if the answers are the output layer's own numbers, as of an imported model. None, as
+            files of earlier versions have it, for what the numbers say: all means are 0, all deviations 1.
     """
+
+    def __init__(
+        self,
+        mean: Sequence[float],
+        deviation: Sequence[float],
+        names: Sequence[str] | None = None,
+        *,
+        unscaled: bool | None = None,
+    ) -> None:
+        super().__init__(mean, deviation, names)
+        plain = not any(self.mean) and set(self.deviation) == {1.0}
+        self.unscaled = plain if unscaled is None else unscaled
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {**super().state, "unscaled": self.unscaled}
 
     @classmethod
     def from_targets(cls, targets: Sequence[np.ndarray]) -> "ScoreHead":
@@ -39,7 +62,8 @@ class ScoreHead(NumbersHead):
                     f"The {which} has one value only: it is {column[0]:g} in all {len(values)} rows, from "
                     "which nothing is learned. Is it the right column?"
                 )
-        return cls(values.mean(axis=0).tolist(), values.std(axis=0).tolist(), names)
+        # Their mean may be 0 and their deviation 1, as of the scores 1 and -1.
+        return cls(values.mean(axis=0).tolist(), values.std(axis=0).tolist(), names, unscaled=False)
 
     def outputs(
         self, x: Tensor | list[Tensor], wide: Tensor | None = None, first: Shares = FIRST_SHARES

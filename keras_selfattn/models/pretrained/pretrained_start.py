@@ -10,8 +10,7 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.heads.number_head import NumbersHead
-from keras_selfattn.models.heads.score_heads import BoundedScoreHead
+from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
     FineTunedScoreConfig,
@@ -266,11 +265,11 @@ class PretrainedStart(EncoderStart):
         head = self._head
         if not isinstance(head, FolderHead) or wanted.target_kind != head.target_kind:
             return None
-        if isinstance(wanted, NumbersHead):
+        if isinstance(wanted, ScoreHead):
             same = (
                 len(wanted.mean) == len(head.labels) and isinstance(wanted, BoundedScoreHead) == head.bounded
             )
-            return head if same and (head.bounded or wanted.is_unscaled) else None
+            return head if same and (head.bounded or wanted.unscaled) else None
         return head if set(head.labels) == set(wanted.state["labels"]) else None
 
     def _head_in_words(self, targets: Sequence[Any], *, bounded: bool) -> str:

@@ -41,6 +41,8 @@ class TextRegressor(TextModel):
         mean: of each number in the training rows; left out before training.
         deviation: standard deviation of each; left out before training.
         names: of several numbers, if they were the columns of a table; left out before training.
+        unscaled: True if the output layer's own numbers are the answers, as of an imported model; left out
+            before training.
         text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`
             decide.
         wide_features: the number of n-grams of the wide path; left out before training.
@@ -82,6 +84,7 @@ class TextRegressor(TextModel):
         mean: Sequence[float] | None = None,
         deviation: Sequence[float] | None = None,
         names: Sequence[str] | None = None,
+        unscaled: bool | None = None,
         text_pairs: bool | None = None,
         wide_features: int | None = None,
         start: str | Path | StartingModel | EncoderStart | None = None,
@@ -96,7 +99,7 @@ class TextRegressor(TextModel):
                 raise ConfigError(f"`{name}` is of a model with `vocabulary`, `mean` and `deviation`.")
         if vocabulary is not None and mean is not None and deviation is not None:
             self.tokenizer = self._words.tokenizer_of(vocabulary)
-            head = self.head_type(None)(mean, deviation, names)
+            head = self.head_type(None)(mean, deviation, names, unscaled=unscaled)
             if wide_features is not None:
                 self.wide = NGramLogits(wide_features, len(head.mean), False, name="wide")
             self._assemble(head)
@@ -139,6 +142,7 @@ class TextRegressor(TextModel):
             vocabulary=begun.vocabulary,
             mean=[0.0] * count,
             deviation=[1.0] * count,
+            unscaled=True,
             text_pairs=head.reads_pairs(text_pairs, symmetric=symmetric),
             **kwargs,
         )
@@ -160,10 +164,10 @@ class TextRegressor(TextModel):
         Of an imported model there are none.
         """
         inputs = self.read_inputs(x)
-        head = cast(NumbersHead, self.head)
+        head = cast(ScoreHead, self.head)
         # An imported model knows no targets of a training.
         mean = np.tile(np.asarray(head.mean), (len(inputs), 1))
-        found = {} if head.is_unscaled else {"mean of training": mean}
+        found = {} if head.unscaled else {"mean of training": mean}
         wide = self._side_inputs(inputs, training=False)
         if wide is None:
             return found

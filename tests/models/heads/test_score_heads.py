@@ -34,6 +34,17 @@ def test_a_score_of_one_value_is_refused_and_named():
         ScoreHead.from_targets(ScoreHead.read([[1, 0.5], [2, 0.5], [2, 0.5]]))
 
 
+def test_scores_of_mean_0_and_deviation_1_are_in_the_units_of_a_training():
+    targets = ScoreHead.read([1, -1.0, 1, -1])
+    head = ScoreHead.from_targets(targets)
+    assert (head.mean, head.deviation) == ([0.0], [1.0])
+    assert not head.unscaled
+    assert not ScoreHead(**head.state).unscaled
+    # A file of an earlier version does not say it.
+    assert ScoreHead([0.0], [1.0]).unscaled
+    assert not ScoreHead([0.0, 0.5], [1.0, 1.0]).unscaled
+
+
 @pytest.mark.parametrize("outside", [-0.001, 1.5])
 def test_a_score_outside_of_the_bounds_is_refused_with_its_place(outside):
     said = rf"Target 1 \(counted from 0\) must be in \[0, 1\], .*--bounded.*Received {outside}"

@@ -8,6 +8,7 @@ from pretrained_folders import BERT, class_logits, classifier_weights, pieces_of
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.models.heads.score_heads import ScoreHead
 
 SIGMOID, IDENTITY = "torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"
 SOFTMAX = "torch.nn.modules.activation.Softmax"
@@ -103,6 +104,10 @@ def test_several_numbers_of_a_regression_are_scores(tmp_path):
     folder = write(tmp_path / "m", "abc", tensors=tensors, problem_type="regression")
     model = models.TextRegressor.from_folder(folder, text_pairs=True)
     np.testing.assert_allclose(model.predict(PAIRS, verbose=0), logits_of_pairs(tensors), atol=1e-5)
+    # A training has its own units, even where their mean is 0 and their deviation 1.
+    trained = ScoreHead.from_targets(ScoreHead.read([[1, -1, 1], [-1, 1, -1]]))
+    assert model.start.has_output_layer_for(model.head)
+    assert not model.start.has_output_layer_for(trained)
 
 
 @pytest.mark.parametrize(("files", "asked"), [(newest(activation_fn=IDENTITY), None), ({}, True)])

@@ -52,7 +52,10 @@ def test_baselines_are_the_mean_and_the_ridge_in_the_units_of_the_targets(model)
     np.testing.assert_allclose(found["ridge"], answers(model, ["good film", "bad"]), atol=1e-5)
     mixture.shares.assign(before)
     assert found["ridge"][0, 0] > found["ridge"][1, 0]
-    assert set(made(wide=False).baselines(["x"])) == {"mean of training"}
+    signs = made([1, -1, 1] + [-1, 1, -1] + [1, -1] * 21, wide=False)
+    assert (signs.head.mean, signs.head.deviation) == ([0.0], [1.0])  # those of an imported model
+    for each in (signs, models.TextRegressor.from_config(signs.get_config())):
+        assert set(each.baselines(["x"])) == {"mean of training"}
 
 
 def test_a_saved_model_answers_as_before(model, tmp_path):
