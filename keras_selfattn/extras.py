@@ -30,6 +30,7 @@ MODULES = {
     "jax": ("jax",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "parquet": ("pyarrow",),
+    "pieces": ("tokenizers",),
     "ray": ("ray",),
     "stores": ("fsspec",),
     "tracing": ("opentelemetry",),

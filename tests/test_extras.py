@@ -68,7 +68,7 @@ def test_who_trains_installs_nothing_that_the_quickstart_alone_reads():
     assert "keras-selfattn[client,serve,train]" in SETUP["options.extras_require"]["quickstart"].split()
 
 
-@pytest.mark.parametrize("extra", ["train", "quickstart", "serve", "client", "plots", "parquet"])
+@pytest.mark.parametrize("extra", ["train", "quickstart", "serve", "client", "plots", "parquet", "pieces"])
 def test_the_modules_of_an_extra_are_what_it_installs(extra):
     distributions = packages_distributions()
     for module in extras.MODULES[extra]:
@@ -88,7 +88,7 @@ def test_every_module_that_is_imported_somewhere_is_one_of_a_base_install_or_of_
     known = {module.partition(".")[0] for modules in extras.MODULES.values() for module in modules}
     known |= {"numpy", "keras", "click", "rich"} | sys.stdlib_module_names | {"keras_selfattn"}
     # With what it is imported from; each says itself what is missing, or does without.
-    known |= {"flatbuffers", "tokenizers", "ml_dtypes"}
+    known |= {"flatbuffers", "ml_dtypes"}
     known |= {"packaging", "pip"}  # either reads the versions of packages, for one message
     found = set()
     for path in [

@@ -109,7 +109,7 @@ class BytePairs(SubwordTokenizer):
     def names(self) -> list[str]:
         """The text of each id's piece, or the added token; bytes that are no text as "\\xf0"."""
         added, found = self.settings.added_tokens, super().names
-        spelled = [None if name in added else _bytes_of(name) for name in found]
+        spelled = [None if name in added else bytes_of(name) for name in found]
         return [
             name if piece is None else piece.decode(errors="backslashreplace")
             for name, piece in zip(found, spelled, strict=True)
@@ -222,7 +222,7 @@ class BytePairs(SubwordTokenizer):
 
     def _whole_words(self) -> dict[bytes, int]:
         """Return the ids of the words that are one piece, and of added tokens after `MARK`."""
-        spelled = {_bytes_of(piece): number for number, piece in enumerate(self.vocabulary)}
+        spelled = {bytes_of(piece): number for number, piece in enumerate(self.vocabulary)}
         found = {piece: number for piece, number in spelled.items() if piece}
         if not self.settings.whole_words:
             with tf.init_scope():
@@ -252,7 +252,7 @@ def byte_letters() -> list[str]:
 _BYTES = {letter: byte for byte, letter in enumerate(byte_letters())}
 
 
-def _bytes_of(piece: str) -> bytes | None:
+def bytes_of(piece: str) -> bytes | None:
     """Return the bytes of a piece; None if a character stands for none."""
     found = [_BYTES.get(letter) for letter in piece]
     return None if None in found else bytes(byte for byte in found if byte is not None)
