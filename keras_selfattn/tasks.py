@@ -76,7 +76,12 @@ OPTIONS = (
         metavar="CHAR",
         without="one label a row, or a JSON list",
     ),
-    OptionSpec("--tokens", "Units of a text.", choices=("words", "characters"), without="words"),
+    OptionSpec(
+        "--tokens",
+        "Units of a text; pieces are byte pairs learned from the rows, by the package tokenizers.",
+        choices=("words", "characters", "pieces"),
+        without="words",
+    ),
     OptionSpec("--keep-case", "Tell upper case from lower case.", name="lowercase", switch=False),
     OptionSpec(
         "--max-tokens",

@@ -1,4 +1,4 @@
-"""Turn raw text into the tokens of a text model, or the word pieces of a pretrained encoder, in the graph.
+"""Turn raw text into the words or characters of a text model, or into pieces of words, in the graph.
 
 Axes: B (texts), T (tokens or pieces).
 """
@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_selfattn.models import TextEncoder
 from keras_selfattn.models.text.explanation import explained_tokens
 from keras_selfattn.models.text.text_model import TextModel
+from keras_selfattn.models.text.tokenizer import Tokenizer
 from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 from keras_selfattn.rows.text_groups import texts_of_row
 
@@ -112,7 +113,7 @@ class TextFront(RawFront):
 
 
 class _PieceFront(RawFront):
-    """Preprocess raw text for a pretrained encoder: the ids of its pieces.
+    """Preprocess raw text for an encoder of pieces, pretrained or learned: their ids.
 
     Args:
         model: it has a tokenizer of pieces.
@@ -143,7 +144,7 @@ class _PieceFront(RawFront):
 
 
 class PieceFront(_PieceFront):
-    """Preprocess raw text for a fine-tuned encoder: ids, and logits of the wide path if there is one."""
+    """Preprocess raw text for an encoder of pieces: ids, and logits of the wide path if there is one."""
 
     def __init__(self, model: TextModel) -> None:
         super().__init__(model)
@@ -197,4 +198,4 @@ class VectorFront(_PieceFront):
 def _text_front(model: TextModel) -> RawFront:
     if model.text_pairs:
         return PairFront(model)
-    return (PieceFront if model.fine_tuned else TextFront)(model)
+    return (TextFront if isinstance(model.tokenizer, Tokenizer) else PieceFront)(model)

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
 
+# Words or characters with a vector each, and the fewest pieces: the special ones and the bytes.
+_MOST_TOKENS, _LEAST_PIECES = 20_000, 260
+
 
 @dataclass(frozen=True)
 class EncoderConfig:
@@ -81,11 +84,15 @@ class TextConfig(EncoderConfig):
 
     Args:
         tokens: "words" (runs of letters and digits; single punctuation marks, and single signs of scripts
-            without spaces) or "characters" (Unicode code points).
-        lowercase: True folds case first. Set it to False if case distinguishes the classes.
-        vocabulary_size: the most tokens with a separate vector; the rest share one.
+            without spaces), "characters" (Unicode code points) or "pieces" (byte pairs learned from the
+            training texts by the `tokenizers` package, with the case and without normalisation of Unicode).
+        lowercase: True folds case first, of pieces for the wide path alone. Set it to False if case
+            distinguishes the classes.
+        vocabulary_size: the most tokens with a separate vector; the rest share one. None for 20,000; of
+            pieces for as many as occur `min_count` times, 8,000 at most. Pieces are at least 260: the
+            special ones and the bytes.
         min_count: tokens with fewer occurrences in the training texts are unknown, so that the unknown
-            token's vector is trained, too.
+            token's vector is trained, too; pairs of pieces with fewer do not become one.
         max_tokens: longer texts are cut at the end, to bound the cost of a row.
         window: tokens to attend to on either side. The cost of a row grows with its length, not with its
             square.
@@ -119,9 +126,9 @@ class TextConfig(EncoderConfig):
 
     num_layers: int = 1
     dropout: float = 0.2
-    tokens: Literal["words", "characters"] = "words"
+    tokens: Literal["words", "characters", "pieces"] = "words"
     lowercase: bool = True
-    vocabulary_size: int = 20_000
+    vocabulary_size: int | None = None
     min_count: int = 2
     max_tokens: int = 100_000
     window: int = 128
@@ -146,17 +153,32 @@ class TextConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tokens not in ("words", "characters"):
-            raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
+        if self.tokens not in ("words", "characters", "pieces"):
+            raise ConfigError(
+                f'`tokens` must be "words", "characters" or "pieces". Received {self.tokens!r}.'
+            )
         for name in ("lowercase", "wide", "symmetric"):
             check_flag(name, getattr(self, name))
-        counts = ("vocabulary_size", "min_count", "max_tokens", "window", "training_span", "ngram_buckets")
-        for name in (*counts, "members"):
+        self._check_vocabulary_size()
+        counts = ("min_count", "max_tokens", "window", "training_span", "ngram_buckets", "members")
+        for name in counts:
             check_count(name, getattr(self, name))
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
         for name in ("word_dropout", "embedding_dropout", "head_dropout"):
             check_share(name, getattr(self, name))
+
+    def _check_vocabulary_size(self) -> None:
+        if self.vocabulary_size is None and self.tokens != "pieces":
+            # Of pieces it stays open: the texts decide it.
+            object.__setattr__(self, "vocabulary_size", _MOST_TOKENS)
+        if self.vocabulary_size is not None:
+            check_count("vocabulary_size", self.vocabulary_size)
+            if self.tokens == "pieces" and self.vocabulary_size < _LEAST_PIECES:
+                raise ConfigError(
+                    f"`vocabulary_size` must be at least {_LEAST_PIECES} for pieces: the 256 bytes and 4 "
+                    f"special ones. Received {self.vocabulary_size}."
+                )
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
         )
 
 
-def most_frequent(counts: Counter[bytes], min_count: int, size: int) -> list[str]:
+def most_frequent(counts: Counter[bytes], min_count: int, size: int | None) -> list[str]:
     """Return the tokens of the vocabulary, most frequent first.
 
     If no token occurs `min_count` times, as in very few rows, all of them are included.

@@ -1,4 +1,4 @@
-"""Base of the models of texts and tokens: words learned from the rows, or a pretrained model's pieces."""
+"""Base of the models of texts and tokens: words or pieces learned from the rows, or a pretrained model's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -10,6 +10,7 @@ from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.config import checked_config
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.subwords.learned_byte_pairs import saved_vocabulary
 
 
 class Words(Protocol):
@@ -60,8 +61,8 @@ WordsT = TypeVar("WordsT", bound=Words)
 class WordModel(RawModel, Generic[WordsT]):
     """A model whose vocabulary and encoder are learned from its rows, or come from a pretrained model.
 
-    A subclass sets `_words`: `LearnedWords` or `LearnedTokens`, and `PretrainedPieces` or `PretrainedTokens`
-    for a config with a pretrained encoder.
+    A subclass sets `_words`: `LearnedWords`, `LearnedPieces` or `LearnedTokens`, and `PretrainedPieces` or
+    `PretrainedTokens` for a config with a pretrained encoder.
 
     Args:
         config: the model's settings.
@@ -106,7 +107,7 @@ class WordModel(RawModel, Generic[WordsT]):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "vocabulary": None if self.tokenizer is None else self.tokenizer.vocabulary,
+            "vocabulary": None if self.tokenizer is None else saved_vocabulary(self.tokenizer),
             # The copied weights now belong to this model.
             "start": None if self.start is None or self.tokenizer is not None else self.start.path,
         }

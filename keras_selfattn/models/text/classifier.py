@@ -32,7 +32,8 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
     Args:
         config: the model's settings; a `TextConfig` or the dict of one; with a pretrained model's folder, the
             fields of a `FineTunedConfig` that the folder does not determine.
-        vocabulary: tokens in the order of their ids; left out before training.
+        vocabulary: tokens in the order of their ids, or the merges that make the pieces; left out before
+            training.
         labels: label names in the order of the classes; left out before training.
         multi_label: True if a row can have several labels; by default the labels of the first `fit` decide.
         text_pairs: True if a row is two texts, `(text, text_pair)`; by default the rows of the first `fit`

@@ -79,7 +79,8 @@ def explained_pairs(tokenizer: Any, first: Tensor, second: Tensor) -> tuple[Tens
 
 def explained(model: Any, rows: Sequence[Any]) -> list[TextExplanation]:
     """Return the explanation of each text, or pair of texts; `TextClassifier.explain` documents it."""
-    spaced = not isinstance(model.tokenizer, Tokenizer) or model.tokenizer.config.tokens == "words"
+    # Learned pieces have their own blanks, and characters are these.
+    spaced = getattr(model.config, "tokens", "words") == "words"
     found = []
     for row in rows:  # one at a time: a batch would take the memory of its longest text for each
         texts = [as_strings([text]) for text in (row if isinstance(row, tuple) else [row])]

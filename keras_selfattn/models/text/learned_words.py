@@ -24,6 +24,7 @@ from keras_selfattn.models.text.ngram_embedding import (
 )
 from keras_selfattn.models.text.tokenizer import TYPES, Tokenizer, learn_vocabulary
 from keras_selfattn.models.tokens.token_features import PIECES, spellings
+from keras_selfattn.models.vocabulary import FIRST_ID
 from keras_selfattn.rows.text_pairs import TextPair
 
 Tensor = Any
@@ -128,8 +129,8 @@ def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any, *, pairs: b
     if pairs:
         given, ids = pair_input(symmetric=config.symmetric)
     x = _embedded(ids, config, tokenizer, policy)  # [B, T, D]
-    # Words have enough dropout already.
-    dropout = 0.0 if config.tokens == "words" else config.dropout
+    # Words and pieces have enough dropout already.
+    dropout = config.dropout if config.tokens == "characters" else 0.0
     return keras.Model(given, encoded(x, config, policy, config.window, dropout), name="body")
 
 
@@ -143,7 +144,8 @@ def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any
     spelling = SpellingEmbedding(size, PIECES, buckets + 1, width, dtype=policy, name="spelling")
     ids = HiddenTokens(config.word_dropout, name="hidden")(ids)
     x = Sum(dtype=policy, name="spelled")([embedding(ids), spelling(ids)])
-    known = spellings(tokenizer.vocabulary, buckets + 1)
+    # Special pieces, which learned words have not, are spelled as nothing.
+    known = spellings(tokenizer.vocabulary[len(tokenizer.vocabulary) + FIRST_ID - size :], buckets + 1)
     spelling.places.assign(np.pad(known, [[size - len(known), 0], [0, 0]]))
     x = _typed(x, types, policy)
     x = keras.layers.Dropout(config.embedding_dropout, dtype=policy, name="embedding_dropout")(x)

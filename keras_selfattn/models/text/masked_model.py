@@ -21,6 +21,8 @@ from keras_selfattn.models.long_rows import windows
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.subwords.learned_byte_pairs import saved_vocabulary
+from keras_selfattn.models.text.masked_learned_pieces import MaskedLearnedPieces
 from keras_selfattn.models.text.masked_pieces import MaskedPieces
 from keras_selfattn.models.text.masked_prediction import (
     Gathered,
@@ -109,7 +111,8 @@ class MaskedTokenModel(RawModel):
             `word_dropout` have its defaults, they become 0.1, 0.1 and 0. `wide`, `members`, `training_span`
             and `max_tokens` have no effect. With `start`, a dict with `dropout`, `attention_dropout` or
             `training_span`.
-        vocabulary: tokens in the order of their ids, the mask last; left out before training.
+        vocabulary: tokens in the order of their ids, the mask last, or the merges that make the pieces; left
+            out before training.
         start: a pretrained model's folder, as for `TextEncoder`; or a run that has begun with one.
 
     Call arguments:
@@ -169,12 +172,16 @@ class MaskedTokenModel(RawModel):
         begun = None if start is None else pretrained_encoder(start)
         super().__init__(config if begun is None else begun.config(config), **kwargs)
         self.start = begun
-        pieces = isinstance(self.config, MaskedPiecesConfig)
-        self._text: MaskedText = MaskedPieces(self.config) if pieces else MaskedWords(self.config)
+        self._text: MaskedText = self._text_side()
         self.tokenizer: Any = None
         if vocabulary is not None:
             self.tokenizer = self._text.tokenizer_of(vocabulary)
             self._assemble(MaskedTokenHead())
+
+    def _text_side(self) -> MaskedText:
+        if isinstance(self.config, MaskedPiecesConfig):
+            return MaskedPieces(self.config)
+        return (MaskedLearnedPieces if self.config.tokens == "pieces" else MaskedWords)(self.config)
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return self.core(inputs, training=training)
@@ -238,7 +245,7 @@ class MaskedTokenModel(RawModel):
         return self.batches(self.read_rows(x, None, None, MaskedTokenHead), batch_size)
 
     def get_config(self) -> dict[str, Any]:
-        vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
+        vocabulary = None if self.tokenizer is None else saved_vocabulary(self.tokenizer)
         # The copied weights now belong to this model.
         start = None if self.start is None or self.tokenizer is not None else self.start.path
         return {**super().get_config(), "vocabulary": vocabulary, "start": start}

@@ -78,7 +78,7 @@ def fitted(
     held = np.random.default_rng(0).random(len(texts)) < _HELD_OUT
     if held.all() or not held.any():
         held[:] = np.arange(len(texts)) == 0
-    words = features.keys < BUCKETS if config.tokens == "words" else None
+    words = None if config.tokens == "characters" else features.keys < BUCKETS
     tried = _models(values[~held], columns[~held], weights[~held], classes, words)
     logits = [values[held] @ each.kernel + each.bias for each in tried]
     scales = _scales(logits, columns[held], weights[held], exclusive)

@@ -37,7 +37,8 @@ class TextRegressor(TextModel):
     Args:
         config: the model's settings; a `ScoreConfig` or the dict of one; with a pretrained model's folder,
             the fields of a `FineTunedScoreConfig` that the folder does not determine.
-        vocabulary: tokens in the order of their ids; left out before training.
+        vocabulary: tokens in the order of their ids, or the merges that make the pieces; left out before
+            training.
         mean: of each number in the training rows; left out before training.
         deviation: standard deviation of each; left out before training.
         names: of several numbers, if they were the columns of a table; left out before training.

@@ -16,6 +16,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig,
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.saving.saved_file import load_file, refuse_quantized, run_figures
+from keras_selfattn.models.subwords.learned_byte_pairs import saved_vocabulary
 from keras_selfattn.models.text.learned_words import TYPES_LAYER
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
@@ -72,8 +73,8 @@ class StartingModel:
 
     @property
     def vocabulary(self) -> list[str]:
-        """Tokens in the order of their ids."""
-        return self._model.tokenizer.vocabulary
+        """Tokens in the order of their ids, or the merges of pieces."""
+        return saved_vocabulary(self._model.tokenizer)
 
     def foreign(self, given: Mapping[str, Any]) -> list[str]:
         """Return the given fields that its kind of config does not have."""
@@ -118,14 +119,17 @@ class StartingModel:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(math.prod(weight.shape) for weight in weights)
+        copied = f"Beginning with {self.path}: {len(weights)} weights, {numbers:,} numbers"
+        if self.config(None).tokens == "pieces":
+            return f"{copied}; the bytes are pieces, so it knows every text."
         # Both of a pair.
         texts = [text for row in texts for text in (row if isinstance(row, tuple) else (row,))]
         config = dataclasses.replace(self.config(None), min_count=1, vocabulary_size=2**31 - 1)
         tokens = set(learn_vocabulary(config, texts)[0])
         unknown = len(tokens - set(self.vocabulary))
         return (
-            f"Beginning with {self.path}: {len(weights)} weights, {numbers:,} numbers; of {len(tokens):,} "
-            f"different {config.tokens} of the rows it does not know {unknown:,}."
+            f"{copied}; of {len(tokens):,} different {config.tokens} of the rows it does not know "
+            f"{unknown:,}."
         )
 
     def _bound(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.text.explanation import TextExplanation, explained
+from keras_selfattn.models.text.learned_pieces import LearnedPieces
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import KINDS, NamedNGrams, named_ngrams, ngram_ids
@@ -107,8 +108,13 @@ class TextModel(WordModel[TextWords]):
                 "`symmetric` is for two texts a row. Received text_pairs=False: leave one of them out."
             )
         self._pairs_asked = self._pairs = True if self.symmetric else text_pairs
-        self._words = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
+        self._words = self._text_words()
         self.wide: NGramLogits | None = None
+
+    def _text_words(self) -> TextWords:
+        if self.fine_tuned:
+            return PretrainedPieces(self.config)
+        return (LearnedPieces if self.config.tokens == "pieces" else LearnedWords)(self.config)
 
     @property
     def text_pairs(self) -> bool | None:
