@@ -4,7 +4,7 @@ Rows | read | limit | by
 ---|---|---|---
 texts, learned words | cut at the end | `max_tokens` | `text/tokenizer.py`, `split`
 pairs of texts | cut at the end of the longer text first | `max_tokens` | `subwords/ragged_rows.py`
-texts, a pretrained model's pieces | cut before the last special token | `max_tokens` | `cut_pieces`
+texts, learned or pretrained pieces | cut before the last special token | `max_tokens` | `cut_pieces`
 tokens, a pretrained model's pieces | in parts of whole tokens | `max_tokens` | `pretrained/row_parts.py`
 texts, to learn without labels | in windows of characters | `WINDOW` | `windows`
 their pieces | in spans of nearly equal length | `training_span` | `text/masked_pieces.py`

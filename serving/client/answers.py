@@ -131,8 +131,10 @@ class Explanation:
     def _repr_html_(self) -> str:
         from keras_selfattn.drawing.notebook import shown_tokens
 
-        # A model does not say its unit; one that reads characters has tokens of one.
-        spaced = any(len(token) > 1 for token in self.tokens)
+        # A model does not say its unit; one that reads characters has tokens of one, and pieces of words that
+        # are bytes have their own blanks.
+        own = any(token.startswith(" ") for token in self.tokens)
+        spaced = not own and any(len(token) > 1 for token in self.tokens)
         return shown_tokens(self.tokens, self.received, spaced=spaced)
 
 

@@ -350,7 +350,9 @@ def test_explain_gives_where_pooling_attends_without_padding(stock_server, conne
     assert [each.pooling.tolist() for each in found] == [[[3] * 3, [7] * 3], [[], []], [[2, 2], [7, 7]]]
 
 
-@pytest.mark.parametrize(("tokens", "spaced"), [(["<b>", "i"], True), (["<", "b"], False)])
+@pytest.mark.parametrize(
+    ("tokens", "spaced"), [(["<b>", "i"], True), (["<", "b"], False), ([" <b>", "i"], False)]
+)
 def test_a_notebook_shows_an_explanation_on_the_colours_of_what_each_token_receives(tokens, spaced):
     weights = np.float32([[[[1, 0], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]]])  # [1, 2, 2, 2]
     explained = Explanation(tokens, weights)
