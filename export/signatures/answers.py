@@ -258,9 +258,9 @@ class Numbers(Answers):
 
     def scored(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the names of the numbers and the numbers, `[B, N]` each, for the Classify call."""
-        numbers = tf.cast(named[PREDICTIONS], tf.float32)
+        numbers, names = tf.cast(named[PREDICTIONS], tf.float32), list(self._scores or ())
         return {
-            CLASSES: tf.broadcast_to(tf.constant(self._scores, tf.string), tf.shape(numbers)),
+            CLASSES: tf.broadcast_to(tf.constant(names, tf.string), tf.shape(numbers)),
             SCORES: numbers,
         }
 

@@ -52,8 +52,8 @@ class LearnedPieces(LearnedWords):
         return tokenizer.rows(texts)[0]
 
     def rows_of_pairs(self, tokenizer: LearnedBytePairs, pairs: Sequence[TextPair]) -> list[np.ndarray]:
-        """Return ids and types of each pair, int32 `[T, 2]`."""
-        return tokenizer.rows_of_pairs(pairs)[0]
+        """Return ids and types of each pair, int32 `[T, 2]`; of both orders `[T, 4]`."""
+        return tokenizer.rows_of_pairs(pairs, both_orders=self._config.symmetric)[0]
 
 
 def learned(config: TextConfig, texts: Sequence[str]) -> list[str]:
