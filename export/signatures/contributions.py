@@ -8,7 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_selfattn.errors import ExportError
 from keras_selfattn.models.heads.number_head import InUnits
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.text_model import TextModel
@@ -90,13 +89,3 @@ def contribution_signatures(
         return {}
     function = graphs.beside_answers(lambda *texts: contributions(model, wide, *texts))
     return {"contributions": Signature(function, requests[:3])}
-
-
-def refuse_wide(model: TextModel) -> None:
-    """Raise ExportError if a model has a wide path, which no other runtime can compute."""
-    if model.wide is not None:
-        raise ExportError(
-            "The model has a wide path (`wide=True`): a linear model of hashed n-grams of the text, which "
-            "takes strings that no other runtime hashes. Train it with `wide=False` (`keras-selfattn train "
-            "--no-wide`), or export it as a SavedModel."
-        )

@@ -13,9 +13,7 @@ from keras_selfattn.models.text.text_model import TextModel
 from keras_selfattn.rows.text_pairs import NAMES, TEXT_PAIRS, TextPair
 
 from ..portable.tokenizer_export import pair_files
-from .contributions import contribution_signatures, refuse_wide
-from .model_signatures import Graphs, Signature
-from .raw_front import RawFront
+from .text_model_front import TextModelFront
 from .trial_requests import TEXTS, Request, in_batches, strings
 
 Tensor = Any
@@ -28,14 +26,14 @@ COLUMNS_OF_BOTH = (*COLUMNS, "other_ids", "other_types")
 _MOST_WORDS = 64
 
 
-class PairFront(RawFront):
+class PairFront(TextModelFront):
     """Preprocess pairs of texts: ids and types of tokens, and logits of the wide path if there is one."""
 
     def __init__(self, model: TextModel) -> None:
         super().__init__(model)
         self.number_columns = COLUMNS_OF_BOTH if model.symmetric else COLUMNS
         self.orders = 2 if model.symmetric else 1
-        self._model, self._tokenizer = model, model.tokenizer
+        self._tokenizer = model.tokenizer
         self.specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in NAMES}
         tables = getattr(self._tokenizer, "tables", None)  # of pieces
         self.tracked = [self._tokenizer.table] if tables is None else list(tables)
@@ -56,10 +54,6 @@ class PairFront(RawFront):
         """Return the tokens of pairs, string `[B, T]`, padded with "", and their ids and types."""
         return explained_pairs(self._tokenizer, *raw)
 
-    def alone(self, ids: Tensor) -> Any:
-        """Return the same for ids and types, int32 `[B, T, 2]`, without the wide path."""
-        return self._model.beside_wide(self._model.in_given_order(ids))
-
     def requests(self) -> list[Request]:
         words = ["film", "good", "a", "the", "what", "was", "it", "and"]
         texts = [" ".join((words * 8)[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31)]
@@ -79,16 +73,6 @@ class PairFront(RawFront):
 
     def named(self, rows: Any) -> Mapping[str, Any]:
         return self._request(TEXT_PAIRS.read(rows))
-
-    def more_signatures(
-        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
-    ) -> dict[str, Signature]:
-        """Return `explain`, of the tokens of both texts, and with a wide path `contributions`."""
-        explain = Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])
-        return {"explain": explain, **contribution_signatures(graphs, self._model, requests)}
-
-    def check_portable(self) -> None:
-        refuse_wide(self._model)
 
     def id_files(self) -> dict[str, Any]:
         return pair_files(self._model.ids_of_pairs, self._tokenizer, self.number_columns)

@@ -17,10 +17,10 @@ from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 from keras_selfattn.rows.text_groups import texts_of_row
 
 from ..portable.tokenizer_export import text_files
-from .contributions import contribution_signatures, refuse_wide
 from .model_signatures import Graphs, Signature
 from .pair_preprocessing import PairFront
 from .raw_front import RawFront, front_of
+from .text_model_front import TextModelFront
 from .trial_requests import TEXTS, Request, in_batches, strings
 
 Tensor = Any
@@ -29,12 +29,14 @@ Tensor = Any
 _MOST_TOKENS = 64
 
 
-class TextFront(RawFront):
+class TextFront(TextModelFront):
     """Preprocess raw text for a text model's core: token ids, and logits of the wide path if there is one."""
+
+    explained_requests = None
 
     def __init__(self, model: TextModel) -> None:
         super().__init__(model)
-        self._model, self._tokenizer = model, model.tokenizer
+        self._tokenizer = model.tokenizer
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
         self.tracked = [self._tokenizer.table]
         self._between = " " if self._tokenizer.config.tokens == "words" else ""
@@ -47,13 +49,9 @@ class TextFront(RawFront):
         ids = self.ids(tokens)
         return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=self._between))
 
-    def alone(self, ids: Tensor) -> Any:
-        """Return the same for token ids, int32 `[B, T]`, without the wide path."""
-        return self._model.beside_wide(ids)
-
-    def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
+    def explained(self, *raw: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
-        return explained_tokens(self._tokenizer, texts)
+        return explained_tokens(self._tokenizer, *raw)
 
     def ids(self, tokens: Tensor) -> Tensor:
         """Return the ids of tokens, string `[B, T]`, cut like texts, int32 `[B, T]`; "" is padding."""
@@ -85,12 +83,8 @@ class TextFront(RawFront):
             tokens[0] = self.token_request(requests[0])
         return {
             "tokens": Signature(graphs.on_tokens(self.of_tokens), tokens, padding={"tokens": ""}),
-            "explain": Signature(graphs.explain_tokens(self.explained, self.alone), requests),
-            **contribution_signatures(graphs, self._model, requests),
+            **super().more_signatures(graphs, requests, real=real),
         }
-
-    def check_portable(self) -> None:
-        refuse_wide(self._model)
 
     def id_files(self) -> dict[str, Any]:
         return text_files(self._tokenizer)
@@ -125,9 +119,9 @@ class _PieceFront(RawFront):
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
         self.tracked = list(tokenizer.tables)
 
-    def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
+    def explained(self, *raw: Tensor) -> tuple[Tensor, Tensor]:
         """Return the pieces of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
-        return explained_tokens(self._tokenizer, texts)
+        return explained_tokens(self._tokenizer, *raw)
 
     def requests(self) -> list[Request]:
         words = ["film", "good", "a", "the", "what", "was", "it", "and"]
@@ -143,29 +137,11 @@ class _PieceFront(RawFront):
         return text_files(self._tokenizer)
 
 
-class PieceFront(_PieceFront):
+class PieceFront(_PieceFront, TextModelFront):
     """Preprocess raw text for an encoder of pieces: ids, and logits of the wide path if there is one."""
-
-    def __init__(self, model: TextModel) -> None:
-        super().__init__(model)
-        self._model = model
 
     def __call__(self, *raw: Tensor) -> Any:
         return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
-
-    def alone(self, ids: Tensor) -> Any:
-        """Return the model's inputs for ids, int32 `[B, T]`, without the wide path."""
-        return self._model.beside_wide(ids)
-
-    def more_signatures(
-        self, graphs: Graphs, requests: Sequence[Request], *, real: bool
-    ) -> dict[str, Signature]:
-        """Return `explain` and, with a wide path, `contributions`."""
-        explain = Signature(graphs.explain_tokens(self.explained, self.alone), requests[:3])
-        return {"explain": explain, **contribution_signatures(graphs, self._model, requests)}
-
-    def check_portable(self) -> None:
-        refuse_wide(self._model)
 
 
 @front_of(TextEncoder)
