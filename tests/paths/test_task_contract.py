@@ -120,7 +120,6 @@ def _groups(folder: Path) -> Path:
 _SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 SAMPLES = {
     "text": Sample(_text, "probabilities", {**_SMALL, "members": 1}),
-    "text: pieces": Sample(_text, "probabilities", {**_SMALL, "members": 1, "tokens": "pieces"}),
     "text: pairs": Sample(
         _pairs,
         "probabilities",

@@ -255,3 +255,20 @@ def test_a_model_of_one_label_that_a_row_bears_or_not_is_exported(tmp_path, unch
         np.testing.assert_allclose(answer["probabilities"], [[1 / (1 + np.exp(-logit))]] * 2, atol=1e-5)
         assert answer["labels"].numpy().tolist() == [[label]] * 2
         assert answer["label"].numpy().tolist() == [b"spam"] * 2
+
+
+@pytest.mark.process
+def test_learned_pieces_are_read_and_shown_by_the_graph(tmp_path, unchecked):
+    config = models.TextConfig(
+        tokens="pieces", width=8, num_layers=1, num_heads=2, ngram_buckets=64, wide=False
+    )
+    model = models.TextClassifier(config, vocabulary=["g o", "go o", "goo d", "Ġ f"], labels=["+", "-"])
+    path = export.export_saved_model(model, tmp_path)
+    signatures = tf.saved_model.load(str(path)).signatures
+    assert {"serving_default", "explain"} <= set(signatures)
+    assert "tokens" not in signatures
+    answers = signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_allclose(answers["probabilities"], model.predict(TEXTS, verbose=0), rtol=2e-5)
+    shown = signatures["explain"](text=tf.constant(["good film"]))["tokens"].numpy()[0].tolist()
+    assert b"".join(shown).decode() == "⟨s⟩good film⟨/s⟩"
+    assert b" f" in shown
