@@ -33,6 +33,12 @@ _ASKED, _MARKED = 500, 4
 _RAW = ("", " \r\n\t ", "\r\nAda\r\nL. 😀x👩\u200d🚒!", "東京都です。ภาษา e\u0301", "\ufeffa\u200bb\x00")
 
 
+_NO_SPANS = (
+    "The model finds no span in the texts that the check of this export asked, so their places were not "
+    "compared with the model's: export a run, whose example of the training is asked, too."
+)
+
+
 class TokenFront(RawFront):
     """Turn tokens into features, as in training. "" is padding at any position.
 
@@ -73,7 +79,13 @@ class TokenFront(RawFront):
                 TEXT: strings([b" ".join(requests[0]["tokens"][0].tolist()).decode(errors="replace")])
             }
         function = graphs.on_texts(text_tokens, self._answers.spans)
-        return {SPANS: Signature(function, texts, margins=graphs.margins(text_tokens), note=self._splitting)}
+        note = self._splitting if self._finds_spans(texts) else f"{self._splitting} {_NO_SPANS}"
+        return {SPANS: Signature(function, texts, margins=graphs.margins(text_tokens), note=note)}
+
+    def _finds_spans(self, requests: Sequence[Request]) -> bool:
+        """Return True if the model finds a span in a text of some requests."""
+        texts = [text for request in requests for text in request[TEXT].tolist()]
+        return any(self._model.found_spans(texts))
 
     def id_files(self) -> dict[str, Any]:
         return token_files(self._features)

@@ -57,7 +57,8 @@ class Evaluation:
     def example(self) -> dict[str, Any] | None:
         """Return the first short row with a right prediction among the first 256, as JSON types.
 
-        If no prediction is right, it is the first short row; if none is short, None.
+        Of labels at each position it has one that is not outside, if any such row does; the check of an
+        export asks it. If no prediction is right, it is the first short row; if none is short, None.
         """
         first = self.rows.take(range(min(_PREDICT_BATCH, len(self.rows))))
         wrong = {line[0] for line in mistakes_of(self.head, first, self.outputs[: len(first)]).rows}
@@ -65,7 +66,11 @@ class Evaluation:
         right = [row for row in short if first.place(row) not in wrong]
         if not short:
             return None
-        row = (right or short)[0]
+        telling = (
+            [row for row in rows if first.target_kind.is_telling(first.targets[row])]
+            for rows in (right, short)
+        )
+        row = next(rows for rows in (*telling, right, short) if rows)[0]
         given, target = first.kind.as_json(first.inputs[row]), first.target_kind.as_json(first.targets[row])
         return {"input": given, "target": target, "where": first.place(row)}
 

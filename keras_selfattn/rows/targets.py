@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_selfattn.rows.kind import json_types
+from keras_selfattn.rows.span_schemes import OUTSIDE
 
 
 class TargetKind:
@@ -43,6 +44,10 @@ class TargetKind:
         """Return the part of the rows from which a split draws its share; all rows are one by default."""
         return ""
 
+    def is_telling(self, target: Any) -> bool:
+        """Return True for a target that an example may have: it shows more than that there is nothing."""
+        return True
+
     def as_json(self, target: Any) -> Any:
         """Return a target as JSON types."""
         return json_types(target)
@@ -74,6 +79,9 @@ class LabelSet(TargetKind):
 
 class LabelPerPosition(LabelSet):
     """The name of a class for each position of the row."""
+
+    def is_telling(self, target: Iterable[str]) -> bool:
+        return any(name != OUTSIDE for name in target)
 
 
 class Numbers(TargetKind):

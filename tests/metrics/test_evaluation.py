@@ -13,7 +13,10 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_table
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.metrics.evaluation import examine
+from keras_selfattn.metrics.evaluation import Evaluation, examine
+from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.rows.targets import LABEL_PER_POSITION
+from keras_selfattn.rows.tokens import TOKENS
 
 # Of what stands around the steps: these are tested elsewhere, traced.
 pytestmark = pytest.mark.usefixtures("eager_steps")
@@ -208,6 +211,20 @@ def test_the_example_of_a_run_is_a_row_that_it_answers_rightly(run):
     found = json.loads((run.path / "example.json").read_text())
     assert found["input"] in ("good film", "bad film")
     assert found["where"].startswith("row ")
+
+
+def test_the_example_of_a_labeller_has_a_label_that_is_not_outside():
+    head, rows = PositionHead(["B-PER", "O"], "IOB2"), [["a", "b"], ["Ada", "c"], ["Bob"]]
+    outputs = [np.float32(row) for row in ([[0.1, 0.9]] * 2, [[0.1, 0.9]] * 2, [[0.8, 0.2]])]
+    kinds = {"kind": TOKENS, "target_kind": LABEL_PER_POSITION}
+
+    def example(targets):
+        labelled = LabelledRows(rows, targets, "made up", **kinds)
+        return Evaluation(head, labelled, outputs, None).example()["input"]
+
+    assert example([["O", "O"], ["B-PER", "O"], ["B-PER"]]) == ["Bob"]  # the second is wrong
+    assert example([["O", "O"], ["B-PER", "O"], ["O"]]) == ["Ada", "c"]
+    assert example([["O", "O"], ["O", "O"], ["O"]]) == ["a", "b"]
 
 
 @pytest.mark.slow

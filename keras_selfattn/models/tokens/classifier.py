@@ -151,15 +151,19 @@ class TokenClassifier(WordModel[Words]):
             >>> [(each.text, each.label, each.start, each.end) for each in model.spans([" Ada wrote"])[0]]
             [('Ada', 'PER', 1, 4)]
         """
-        head = cast(PositionHead, self.head)
         if isinstance(texts, str | bytes):
             raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
+        if self.split_otherwise:
+            warn_user(f"{splitting_in_words(self.split_otherwise)} Spans may be worse than the figures say.")
+        return self.found_spans(texts, batch_size)
+
+    def found_spans(self, texts: Any, batch_size: int | None = None) -> list[list[Span]]:
+        """Return the spans of each raw text, as `spans` does, without its warning."""
+        head = cast(PositionHead, self.head)
         raw = TEXTS.read(texts)
         outputs = self.predict(list(map(split_text, raw)), batch_size, verbose=0)
         answers = zip(raw, head.chosen(outputs), outputs, strict=True)
         marks = SpanMarks(head.labels)
-        if self.split_otherwise:
-            warn_user(f"{splitting_in_words(self.split_otherwise)} Spans may be worse than the figures say.")
         return [
             marks.spans(text, token_places(text), chosen, row[np.arange(len(chosen)), chosen])
             for text, chosen, row in answers

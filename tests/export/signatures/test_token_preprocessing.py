@@ -246,6 +246,20 @@ def few_spans():
     return SimpleNamespace(model=tagger, cases=live_answers(dataclasses.replace(contract, signatures=only)))
 
 
+@pytest.mark.slow
+def test_a_card_tells_that_no_span_was_compared(few_spans):
+    """A model without spans says so; a row of the training that has some is asked in its place."""
+    tagger = models.TokenClassifier(models.TokenConfig(width=4, num_layers=1, num_heads=1, hash_buckets=16))
+    tagger.adapt([["a", "b"], ["c", "d"]], [["B-PER", "O"], ["O", "O"]])
+    head = next(layer for layer in reversed(tagger.core.layers) if len(layer.get_weights()) == 2)
+    outside = [weight * 0 for weight in head.get_weights()]
+    outside[-1][tagger.labels.index("O")] = 9
+    head.set_weights(outside)
+    note = contract_for(*at_precision(tagger, None)).signatures["spans"].note
+    assert "finds no span in the texts that the check of this export asked" in note
+    assert "no span" not in contract_for(*at_precision(few_spans.model, None)).signatures["spans"].note
+
+
 @pytest.fixture(scope="module")
 def server(version):
     with Server(ServerConfig("tagger", str(version.parent), port=0)) as running:
