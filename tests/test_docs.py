@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -161,7 +162,7 @@ def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "models" / "motion" / "1" / "saved_model.pb").is_file()
 
 
-# What the Python of a page computes last, and its shape; of vectors of text it would need a folder.
+# What the Python of a page computes last, and its shape.
 COMPUTED = {
     "models": ("names", (2,)),
     "report": ("explained.weights", (1, 4, 3, 3)),
@@ -175,6 +176,21 @@ COMPUTED = {
     "tasks/text": ("probabilities", (1, 2)),
     "tasks/tokens": ("of_tokens[0]", (2, 4)),
 }
+
+
+def test_the_python_of_each_page_of_a_task_is_run():
+    without = {"tasks/embedding"}  # it would need a folder
+    assert {page for page in COMPUTED if page.startswith("tasks/")} == {
+        f"tasks/{name}" for name in OF_TASKS
+    } - without
+
+
+def test_the_page_of_exports_has_a_row_for_each_task_of_a_card():
+    schema = json.loads((ROOT / "docs" / "model-card.schema.json").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "savedmodel.md").read_text(encoding="utf-8")
+    table = text[text.index("| task | model and inputs |") :].partition("\n\n")[0]
+    told = {name.strip() for line in table.splitlines()[2:] for name in line.split("|")[1].split(",")}
+    assert told == {*schema["properties"]["task"]["enum"]}
 
 
 @pytest.mark.slow
