@@ -152,7 +152,7 @@ def read_columns(
     else:
         records = list(iter_records(file, separator=separator, has_header=has_header))
     if not records:
-        raise DataError(f"{file} has no rows below its header. Give at least one row for each class.")
+        raise DataError(f"{file} has no rows below its header. Give at least one.")
     present = dict.fromkeys(name for _, record in records for name in record)
     for column in columns:
         if column not in present:
