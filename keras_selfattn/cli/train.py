@@ -30,7 +30,8 @@ from keras_selfattn.cli.shared.task_options import (
 )
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.rows.targets import ONE_LABEL
-from keras_selfattn.tasks import COLUMNS, FILES_BESIDES, TASKS, Task, check_task, task_named, tasks_in_words
+from keras_selfattn.task_options import COLUMNS
+from keras_selfattn.tasks import FILES_BESIDES, TASKS, Task, check_task, task_named, tasks_in_words
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run, SideBySide

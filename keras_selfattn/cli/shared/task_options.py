@@ -12,7 +12,8 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
 from keras_selfattn.options import OptionSpec
 from keras_selfattn.runs.run_folder import check_output
-from keras_selfattn.tasks import COLUMNS, OPTIONS, TASKS, tasks_of
+from keras_selfattn.task_options import COLUMNS, OPTIONS
+from keras_selfattn.tasks import TASKS, tasks_of
 
 if TYPE_CHECKING:
     from keras_selfattn.models.raw_model import RawModel

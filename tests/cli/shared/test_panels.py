@@ -79,11 +79,13 @@ def test_the_help_of_train_lists_every_task_with_its_endings():
 
 NEW_TASK = """
 import dataclasses, sys
-from keras_selfattn import tasks
+from keras_selfattn import task_options
 from keras_selfattn.options import OptionSpec
 from keras_selfattn.rows.targets import NUMBERS
 
-tasks.OPTIONS = (*tasks.OPTIONS, OptionSpec("--pitch", "Hertz that are heard.", kind=int, least=1))
+pitch = OptionSpec("--pitch", "Hertz that are heard.", kind=int, least=1)
+task_options.OPTIONS = (*task_options.OPTIONS, pitch)
+from keras_selfattn import tasks
 forecast = tasks.TASKS[-1]
 fields = {"name": "sound", "files": ".wav", "learned": "sounds with a label each", "target": NUMBERS}
 sound = dataclasses.replace(forecast, **fields, settings=frozenset({"pitch", "wide"}), reading={})
