@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from keras_selfattn.data.formats.arrow_tables import Feature, class_features, named_classes
 from keras_selfattn.data.formats.arrow_values import held_values, plain_views, unreadable
+from keras_selfattn.data.formats.file_lines import Place
 from keras_selfattn.data.formats.records import (
     FIRST_ROWS,
     TEXT_LINES,
-    Place,
     Row,
     columns_of,
     iter_rows,

@@ -1,19 +1,17 @@
 """Rows of CSV, TSV and JSON Lines files, read from their lines and checked one by one, with one in memory."""
 
-import codecs
 import csv
-import io
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
-from keras_selfattn.data.formats.endings import checked_ending, packing_of
+from keras_selfattn.data.formats.endings import checked_ending
+from keras_selfattn.data.formats.file_lines import Place, RowLines, opened_content
 from keras_selfattn.data.formats.separators import checked_separator, other_separator
-from keras_selfattn.errors import DataError, first_line
+from keras_selfattn.errors import DataError
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 
@@ -21,9 +19,6 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 TEXT_LINES = ".txt"
 # Rows of JSON Lines that tell the columns.
 FIRST_ROWS = 1000
-# The most bytes of a row: a quote that nobody closes would read the rest of a file into memory.
-_MOST_BYTES = 2**26
-_PIECES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 # The line of a row's beginning, and its values by column.
 Record = tuple[int, dict[str, Any]]
@@ -66,13 +61,6 @@ def iter_records(
         if row.values is None:
             raise DataError(row.problem)
         yield row.line, row.values
-
-
-class Place(NamedTuple):
-    """A place between two rows of a file: bytes before it, and the number of the line that begins there."""
-
-    offset: int = 0
-    line: int = 1
 
 
 class Row(NamedTuple):
@@ -119,7 +107,7 @@ def iter_rows(
     file = Path(path)
     ending = checked_ending(file, _SEPARATORS)
     separator = checked_separator(file, separator, has_header) or _SEPARATORS[ending]
-    with _opened(file, wrap) as content:
+    with opened_content(file, wrap) as content:
         if separator is None:
             yield from _json_rows(RowLines(file, content, start))
         else:
@@ -149,7 +137,7 @@ def iter_text_lines(
         [{'text': 'Ada wrote.'}, {'text': ''}, {'text': 'She came.'}]
     """
     file = Path(path)
-    with _opened(file, wrap) as content:
+    with opened_content(file, wrap) as content:
         lines = RowLines(file, content, start)
         line = lines.end.line
         for each in lines:
@@ -174,7 +162,7 @@ def columns_of(path: str | Path, *, separator: str | None = None, has_header: bo
     if separator is None:
         rows = itertools.islice(iter_rows(file), FIRST_ROWS)
         return list(dict.fromkeys(name for row in rows for name in row.values or ()))
-    with _opened(file) as opened:
+    with opened_content(file) as opened:
         return _columns(RowLines(file, opened, lone_returns=True), separator, has_header, ending != ".tsv")[0]
 
 
@@ -194,7 +182,7 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
         [(1, 'a'), (2, 'b')]
     """
     file = Path(path)
-    with _opened(file) as opened:
+    with opened_content(file) as opened:
         lines = RowLines(file, opened)
         for number, line in enumerate(lines, start=1):
             if problem := lines.next_row():
@@ -209,7 +197,7 @@ def json_list(path: str | Path) -> list[dict[str, Any]]:
         DataError: if the file is missing, empty, not UTF-8, no JSON, or no list of objects.
     """
     file = Path(path)
-    with _opened(file) as opened:
+    with opened_content(file) as opened:
         content = opened.read()
     try:
         found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object)
@@ -229,114 +217,6 @@ def json_list(path: str | Path) -> list[dict[str, Any]]:
             f"{file} must be a JSON list of objects. Received {content[:40].decode(errors='replace')!r}."
         )
     return found
-
-
-@contextmanager
-def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> Iterator[Any]:
-    """Yield the content of a file, unpacked; `wrap` sees its bytes as they are."""
-    try:
-        opened = file.open("rb")
-    except FileNotFoundError:
-        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.") from None
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    with opened:
-        if not opened.peek(1):
-            raise DataError(f"{file} is empty.")
-        content: Any = opened if wrap is None else io.BufferedReader(cast(Any, wrap(opened)))
-        packing = packing_of(file)
-        try:
-            yield content if packing is None else packing.unpacked(content)
-        finally:
-            if content is not opened:
-                content.detach()
-
-
-class RowLines:
-    """The physical lines of a file from a place on, decoded, with their places.
-
-    Bytes that are not UTF-8 become surrogates; `problem` then names the first since it was last read.
-
-    Args:
-        file: for messages.
-        content: the opened file.
-        start: the place to begin at.
-        lone_returns: True if a carriage return alone ends a line, too.
-    """
-
-    def __init__(
-        self, file: Path, content: BinaryIO, start: Place | None = None, *, lone_returns: bool = False
-    ):
-        self.file = file
-        packing = packing_of(file)
-        self._broken = () if packing is None else packing.broken
-        self._content, self._lone = content, lone_returns
-        self._offset, self._line = start or Place()
-        if self._offset:
-            content.seek(self._offset)
-        self._row_start = self._offset
-        self._problem = ""
-        self._reading = self._read()
-
-    @property
-    def end(self) -> Place:
-        """The place after the lines so far."""
-        return Place(self._offset, self._line)
-
-    def next_row(self) -> str:
-        """Begin a row at the place so far; return the problem of the row before."""
-        self._row_start = self._offset
-        problem, self._problem = self._problem, ""
-        return problem
-
-    def __iter__(self) -> Iterator[str]:
-        """Return the lines from the place so far, whoever has read those before."""
-        return self._reading
-
-    def _read(self) -> Iterator[str]:
-        while line := self._next_line():
-            if self._offset + len(line) - self._row_start > _MOST_BYTES:
-                raise DataError(
-                    f"{self.file} cannot be parsed: the row from line {self._line} on has over "
-                    f"{_MOST_BYTES >> 20} MiB. Is a quote missing that ends a text?"
-                )
-            if self._offset == 0 and line.startswith(codecs.BOM_UTF8):
-                line, self._offset = line[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
-            text = self._decoded(line)
-            if self._lone and "\r" in text[:-2]:
-                for piece in _PIECES.findall(text):
-                    yield self._passed(piece, len(piece.encode(errors="surrogateescape")))
-            else:
-                yield self._passed(text, len(line))
-
-    def _next_line(self) -> bytes:
-        try:
-            return self._content.readline(_MOST_BYTES + 1)
-        except self._broken as error:
-            reason = first_line(error).rstrip(".")
-            ending = self.file.suffix.lower()
-            raise DataError(
-                f"{self.file} is not a whole {ending} file: {reason}. Copy or pack it again."
-            ) from error
-
-    def _passed(self, text: str, size: int) -> str:
-        self._offset += size
-        self._line += 1
-        return text
-
-    def _decoded(self, line: bytes) -> str:
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            self._problem = self._problem or _not_utf8(self.file, line[error.start], self._line)
-            return line.decode(errors="surrogateescape")
-
-
-def _not_utf8(file: Path, byte: int, line: int) -> str:
-    return (
-        f"{file} is not UTF-8: byte 0x{byte:02x} in line {line}. Convert it first, for example with "
-        f"`iconv -f latin1 -t utf-8 {file} > utf8{file.suffix}`."
-    )
 
 
 def _rows(
@@ -451,7 +331,7 @@ def _width_problem(file: Path, line: int, columns: list[str], first: list[str], 
 
 def _first_line(file: Path) -> str:
     """Return a line that cannot be parsed, unchanged."""
-    with _opened(file) as content:
+    with opened_content(file) as content:
         return content.readline().decode("utf-8-sig", errors="replace").strip()
 
 

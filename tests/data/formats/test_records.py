@@ -35,7 +35,7 @@ def test_reading_goes_on_from_the_end_of_any_row(tmp_path, name, content):
 
 
 def test_a_quote_that_nobody_closes_does_not_read_a_file_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_selfattn.data.formats.records._MOST_BYTES", 100)
+    monkeypatch.setattr("keras_selfattn.data.formats.file_lines._MOST_BYTES", 100)
     file = tmp_path / "t.csv"
     file.write_text('text\n"a\n' + "b\n" * 100)
     with pytest.raises(DataError, match=r"the row from line \d+ on has over 0 MiB. Is a quote missing"):
