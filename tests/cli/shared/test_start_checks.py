@@ -19,7 +19,7 @@ def table(tmp_path, monkeypatch):
     file = tmp_path / "small.csv"
     file.write_text("text,label\ngood,+\nbad,-\n")
     monkeypatch.setattr(
-        "keras_selfattn.data.formats.records._opened", lambda _: pytest.fail("a file was read")
+        "keras_selfattn.data.formats.records.opened_content", lambda _: pytest.fail("a file was read")
     )
     return file
 
