@@ -73,7 +73,9 @@ def read_scores(
     found = [_scores(file, names, each) for each in records]
     _check_alike(file, names, records, found)
     columns = [name for name, cells in zip(names, found[0], strict=True) for name in _of_cells(name, cells)]
-    scores = TableRows(map(np.concatenate, found), columns)
+    scores: Sequence[Any] = [np.concatenate(row) for row in found]
+    if has_header:  # numbers of columns are no names
+        scores = TableRows(scores, columns)
     where = [line for line, _ in records]
     kind = TEXTS if text_pair is None else TEXT_PAIRS
     return LabelledRows(inputs, scores, str(file), where, kind=kind, target_kind=NUMBERS)

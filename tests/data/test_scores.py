@@ -40,6 +40,12 @@ def test_a_list_of_json_is_several_scores(tmp_path):
     assert rows.take([0]).targets.columns == ["label_1", "label_2", "c"]
 
 
+def test_columns_without_a_header_have_no_names(tmp_path):
+    rows = read_scores(written(tmp_path, "good,1,2\nbad,3,5\n"), "1", "3,2", has_header=False)
+    assert numbers(rows) == [[2.0, 1.0], [5.0, 3.0]]
+    assert not hasattr(rows.targets, "columns")
+
+
 def test_lists_of_other_lengths_do_not_shift_the_scores_of_the_next_column(tmp_path):
     lines = [{"text": "x", "a": [1, 2], "b": 3}, {"text": "y", "a": 1, "b": [2, 3]}]
     file = written(tmp_path, "\n".join(map(json.dumps, lines)), "rows.jsonl")
