@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import keras_selfattn.layers
-from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_base import AttentionBase
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn", "matplotlib", "pyarrow", "ray")
@@ -112,7 +112,7 @@ def test_no_room_of_the_layers_has_more_than_eighteen_files():
 def test_the_steps_of_attention_are_written_once():
     """A layer overrides what differs: how heads are made, or what stands for the softmax."""
     public = [getattr(keras_selfattn.layers, name) for name in keras_selfattn.layers.__all__]
-    attending = [kind for kind in public if isinstance(kind, type) and issubclass(kind, SelfAttentionBase)]
+    attending = [kind for kind in public if isinstance(kind, type) and issubclass(kind, AttentionBase)]
     assert len(attending) == 4
     for kind in attending:
         assert vars(kind).keys().isdisjoint({"call", "call_tokens", "compute_output_spec"})

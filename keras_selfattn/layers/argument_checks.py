@@ -41,6 +41,17 @@ def checked_count(name: str, value: Any) -> int:
     return int(value)
 
 
+def checked_kv_heads(value: Any, num_heads: int) -> int | None:
+    """Return `num_kv_heads` as an int or None, or raise ValueError unless it is a divisor of `num_heads`."""
+    heads = or_none(checked_count, "num_kv_heads", value)
+    if num_heads % (heads or num_heads):
+        raise ValueError(
+            "`num_heads` must be divisible by `num_kv_heads`. "
+            f"Received num_heads={num_heads}, num_kv_heads={heads}."
+        )
+    return heads
+
+
 def checked_positive(name: str, value: Any) -> float:
     """Return `value` as a float, or raise ValueError naming the argument if it is no positive number."""
     if not _is_number(value) or not 0 < float(value) < math.inf:

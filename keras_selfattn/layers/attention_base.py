@@ -1,12 +1,12 @@
-"""Base of the self-attention layers: the steps of a call, arguments, weights, symbolic shapes and config.
+"""Base of the attention layers: the steps of a call, arguments, weights, symbolic shapes and config.
 
-Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D
-(features of one head), N (tokens).
+Axes: B (batch), T (query positions), S (key positions; S = T unless keys are of another sequence), H (heads),
+G (key-value heads), D (features of one head), N (tokens).
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 import keras
 
@@ -49,12 +49,24 @@ from keras_selfattn.layers.weights.settings import LayerArguments, WeightSetting
 Tensor = Any
 
 
-class SelfAttentionBase(keras.layers.Layer):
-    """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
+class Projected(NamedTuple):
+    """Projections that share a kernel: their names, joined, the heads of each, and the width of the tokens.
+
+    The width is that of the queries if it is None.
+    """
+
+    name: str
+    num_heads: list[int]
+    features: int | None = None
+
+
+class AttentionBase(keras.layers.Layer):
+    """Base of the attention layers: projection to heads, attention, projection to the outputs.
 
     A subclass defines `build`, which makes the projections with `_build_projections`, sets `_formula`, and
     ends with `restore_state`. It overrides `_heads` if queries, keys and values are more than projections,
-    and `_attend` if it has no softmax.
+    and `_attend` if it has no softmax. The steps of a call are those of self-attention; cross-attention,
+    whose keys are of another sequence, has its own.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
@@ -136,7 +148,7 @@ class SelfAttentionBase(keras.layers.Layer):
 
     def _heads(self, x: Tensor, tokens: Tokens) -> Heads:
         """Return queries `[B, H, T, D]`, keys and values `[B, G, S, D]`; packed `[N, H or G, D]`."""
-        query, key, value = self._projection(x, tokens)
+        query, key, value = self._projections[0](x, tokens)
         return query, key, value
 
     def _attend(
@@ -232,7 +244,7 @@ class SelfAttentionBase(keras.layers.Layer):
         self._updates.hold_apart(self._kernels())
 
     def _kernel_places(self) -> list[tuple[Any, str]]:
-        return [(self._projection, "kernel"), (self, "_output_kernel")]
+        return [*((each, "kernel") for each in self._projections), (self, "_output_kernel")]
 
     def _int8_call(self, *args: Any, **options: Any) -> Any:
         """Compute as ever: the kernels know that they are quantized."""
@@ -288,8 +300,8 @@ class SelfAttentionBase(keras.layers.Layer):
         self.dropout = dropout
         self.weights_dropout = Dropout(dropout, self.seed, dtype=self.dtype_policy, name="dropout")
 
-    def _build_projections(self, input_shape: tuple, name: str, num_heads: list[int]) -> None:
-        """Make `_projection`, to n heads for each n of `num_heads`, and the output projection's weights."""
+    def _build_projections(self, input_shape: tuple, *projections: Projected) -> None:
+        """Make `_projections` in their order, and the weights of the output projection."""
         features = checked_sequence(input_shape)
         self.input_spec = sequence_spec(features)
         if self.head_dim is None and features % self.num_heads:
@@ -301,18 +313,25 @@ class SelfAttentionBase(keras.layers.Layer):
         self._updates.build(input_shape)
         self._hook.build(input_shape)
         heads_seed, output_seed = split_seed(self.seed, 2)
-        self._projection = HeadProjection(
-            self,
-            name,
-            features=features,
-            num_heads=num_heads,
-            head_dim=self._head_dim,
-            use_bias=self.use_bias,
-            settings=self.weight_settings,
-            updates=self._updates,
-            seed=heads_seed,
-        )
-        settings, after = self.weight_settings, len(num_heads)
+        # The first eight are others' seeds: of subclasses and LoRA.
+        seeds = [heads_seed, *split_seed(self.seed, 7 + len(projections))[8:]]
+        settings, after = self.weight_settings, 0
+        self._projections: list[HeadProjection] = []
+        for of, seed in zip(projections, seeds, strict=True):
+            projection = HeadProjection(
+                self,
+                of.name,
+                features=features if of.features is None else of.features,
+                num_heads=of.num_heads,
+                head_dim=self._head_dim,
+                use_bias=self.use_bias,
+                settings=settings,
+                updates=self._updates,
+                seed=seed,
+                first=after,
+            )
+            self._projections.append(projection)
+            after += len(of.num_heads)
         shape = (self.num_heads * self._head_dim, features)
         self._output_kernel = settings.add(
             self, "output_kernel", "kernel", [shape], [output_seed], first=after
@@ -358,7 +377,8 @@ class SelfAttentionBase(keras.layers.Layer):
 
     def _kernels(self) -> dict[str, Kernel]:
         output = Kernel(self._output_kernel, 0, self._output_kernel.shape[1])
-        return {**self._projection.kernels(), "output": output}
+        of_heads = (item for each in self._projections for item in each.kernels().items())
+        return {**dict(of_heads), "output": output}
 
     def lora_parts(self) -> tuple[str, ...]:
         """Return the names of the projections that can be updated."""

@@ -9,9 +9,10 @@ and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", section 2 (query 
 """
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import keras
 from keras import ops
@@ -29,6 +30,8 @@ Distance = Callable[[], Tensor]  # a function, so that only formulas that need t
 _MASKED_LOGIT = {"float32": -1.7e38, "float64": -8.9e307}
 
 _LARGEST_FLOAT16 = 65504.0
+
+_NORM_EPSILON = 1e-6  # Gemma's and Qwen's
 
 
 def _sum_of_values(learned: Learned, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
@@ -63,6 +66,85 @@ class Formula:
     def learned(self) -> Learned:
         """Return the variables as tensors, to which gradients flow through loops and rematerialisation."""
         return {name: as_tensor(variable) for name, variable in self.variables.items()}
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """Scaled dot products as scores, and the sum of values by their softmax.
+
+    Args:
+        head_dim: D.
+        dtype: of queries and keys.
+        scale: factor of the logits; None is `1 / sqrt(head_dim)`.
+        logit_cap: bound of the logits before the term of `position`, or None.
+        position: a `PositionStrategy`, or None.
+        causal: handed to it.
+    """
+
+    head_dim: int
+    dtype: str
+    scale: float | None = None
+    logit_cap: float | None = None
+    position: Any = None
+    causal: bool = False
+
+    @classmethod
+    def of(cls, layer: Any, head_dim: int, position: Any = None, *, causal: bool = False) -> Self:
+        """Return the scores of a layer with `scale` and `logit_cap`."""
+        return cls(head_dim, layer.compute_dtype, layer.scale, layer.logit_cap, position, causal)
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """The factors of queries and of products; their product is `scale`.
+
+        TensorFlow fuses product, factor and mask, so the products take the factor. But position strategies
+        take scaled queries, and in float16 unscaled products would overflow sooner. In bfloat16 the products
+        take only a power of two, which rounds nothing.
+        """
+        factor = 1 / math.sqrt(self.head_dim) if self.scale is None else self.scale
+        if self.position is not None or self.dtype == "float16":
+            return factor, 1.0
+        if self.dtype != "bfloat16":
+            return 1.0, factor
+        mantissa, exponent = math.frexp(factor)
+        return 2 * mantissa, 2.0 ** (exponent - 1)
+
+    def scaled(self, query: Tensor) -> Tensor:
+        """Return queries times their factor."""
+        factor, _ = self.factors
+        return query if factor == 1.0 else query * factor
+
+    def score(self, learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+        """Return the logits `[B, H, T, S]` of scaled queries; see `Formula`."""
+        logits = dot_product(query, key)  # [B, H, T, S]
+        _, factor = self.factors
+        logits = widened(logits) if factor == 1.0 else logits * factor
+        if self.logit_cap is not None:
+            logits = soft_cap(widened(logits), self.logit_cap)
+        bias = None
+        if self.position is not None:
+            bias = self.position.logits(learned, query, distance(), causal=self.causal)
+        return logits if bias is None else logits + bias
+
+    def combine(self, learned: Learned, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
+        """Return the context `[B, H, T, D]`; see `Formula`."""
+        context = weighted_sum(weights, value)  # [B, H, T, D]
+        extra = None if self.position is None else self.position.context(learned, weights, distance())
+        return context if extra is None else context + extra
+
+
+def add_gains(layer: Any, head_dim: int) -> tuple[Tensor, Tensor]:
+    """Return new weights of a layer: the gains by which `rms_normalised` queries and keys are multiplied."""
+    query, key = (
+        layer.add_weight(name=f"{name}_gain", shape=(head_dim,), initializer="ones")
+        for name in ("query", "key")
+    )
+    return query, key
+
+
+def rms_normalised(x: Tensor, gain: Tensor) -> Tensor:
+    """Return queries or keys divided by the root mean square of their features, times a gain `[D]`."""
+    return ops.cast(ops.rms_normalization(x, gain, axis=-1, epsilon=_NORM_EPSILON), x.dtype)
 
 
 def softmax_attention(

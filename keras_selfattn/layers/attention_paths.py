@@ -15,8 +15,8 @@ path in each of its attention layers. All paths give the same results, with one 
 `packed` may drop other weights if padding stands before or among the tokens, or under a window. (Linear
 attention has no softmax: its tokens are always padded, and it has its own `_attend`.)
 
-Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features of one head), N
-(tokens: all B T positions, or the real ones if packed).
+Axes: B (batch), T (query positions), S (key positions; S = T unless keys are of another sequence), H (heads),
+D (features of one head), N (tokens: all B T positions, or the real ones if packed).
 """
 
 import operator
@@ -201,18 +201,22 @@ def attend(
     formula: Formula,
     training: bool | None,
     return_weights: bool,
+    keys: Tokens | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the context `[N, H D]`, and the weights before dropout, `[B, H, T, S]`, or None.
 
     Args:
         heads: query, key and value as `tokens.split_heads` gives them.
-        tokens: their layout.
+        tokens: layout of the queries.
         pairs: which tokens may attend to which.
         formula: the kind of attention.
         training: dropout acts only if True.
         return_weights: whether to return the weights.
+        keys: layout of keys and values that are of another sequence, packed if the queries are.
     """
     path = choose_path(heads, tokens, pairs, formula, return_weights)
+    if path is packed:
+        path = partial(packed, keys=keys)
     found = path(heads, tokens, pairs, formula, training)
     if isinstance(tokens, PaddedTokens):
         tokens.forget_parts()  # the blocks of an encoder share the layout
@@ -236,7 +240,7 @@ def choose_path(
             return windowed
     if keras.backend.backend() == "jax" and _is_scaled_product(formula) and fits_kernels(heads, pairs):
         return fused
-    size = queries_of_block(heads[0], formula.score_width)
+    size = queries_of_block(heads[0], ops.shape(heads[1])[2], formula.score_width)
     return plain if size is None else partial(by_query_blocks, size=size)
 
 
@@ -303,7 +307,7 @@ def by_query_blocks(
 ) -> tuple[Tensor, None]:
     """Attend from blocks of `size` queries to every key, one block after the other."""
     query, key, value = heads
-    length, learned = tokens.length, formula.learned()
+    length, learned = ops.shape(key)[2], formula.learned()
     seeds = formula.dropout.seeds if training and formula.dropout.acts else None
     draw = None if seeds is None else seeds.next()
 
@@ -317,7 +321,7 @@ def by_query_blocks(
                 formula,
                 partial(distances, length, rows),
                 learned=dict(zip(learned, weights, strict=True)),
-                dropout=_dropout(formula, rows, length, training),
+                dropout=_dropout(formula, rows, tokens.length, training),
                 rows_may_be_empty=pairs.rows_may_be_empty,
             )[0]
 
@@ -325,19 +329,25 @@ def by_query_blocks(
 
 
 def packed(
-    heads: Heads, tokens: PackedTokens, pairs: PairMask, formula: Formula, training: bool | None
+    heads: Heads,
+    tokens: PackedTokens,
+    pairs: PairMask,
+    formula: Formula,
+    training: bool | None,
+    *,
+    keys: PackedTokens | None = None,
 ) -> tuple[Tensor, None]:
     """Attend from the real tokens to the real tokens, block by block (tensorflow/block_attention.py)."""
-    return attend_in_blocks(
-        heads, tokens, pairs, formula, dropout=bool(training) and formula.dropout.acts
-    ), None
+    drops = bool(training) and formula.dropout.acts
+    return attend_in_blocks(heads, tokens, pairs, formula, dropout=drops, keys=keys), None
 
 
-def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
+def queries_of_block(query: Tensor, keys: Tensor, score_width: int) -> Tensor | None:
     """Return the number of queries in a block; None for all at once, if few or in TensorFlow's own kernels.
 
     Args:
         query: `[B, H, T, D]`.
+        keys: S.
         score_width: floats of memory that a score takes.
 
     Returns:
@@ -345,15 +355,15 @@ def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
     """
     sizes: Any = ops.shape(query)
     batch, heads, length, _ = sizes
-    if isinstance(batch, int) and isinstance(length, int):
-        row = max(batch * heads * length * score_width, 1)  # floats that the scores of one query take
+    if isinstance(batch, int) and isinstance(length, int) and isinstance(keys, int):
+        row = max(batch * heads * keys * score_width, 1)  # floats that the scores of one query take
         if max(_SCORES // row, _LEAST_QUERIES) >= length or runs_kernels(query) or builds_portable_graph():
             return None
         size = max(_scores_at_once(query) // row, _LEAST_QUERIES)
         return None if size >= length else size
     if keras.backend.backend() != "tensorflow" or runs_kernels(query) or builds_portable_graph():
         return None
-    row: Any = ops.maximum(batch * heads * length * score_width, 1)
+    row: Any = ops.maximum(batch * heads * keys * score_width, 1)
     size: Any = ops.maximum(_scores_at_once(query) // row, _LEAST_QUERIES)
     return ops.maximum(ops.minimum(size, length), 1)
 
@@ -375,11 +385,12 @@ def _all_pairs(
     training: bool | None,
     rows_may_be_empty: bool,
 ) -> tuple[Tensor, Tensor]:
+    length = ops.shape(heads[1])[2]
     context, weights = softmax_attention(
         *heads,
-        pairs.dense(tokens.length),
+        pairs.dense(length),
         formula,
-        partial(distances, tokens.length),
+        partial(distances, length),
         dropout=_dropout(formula, tokens.positions, tokens.length, training),
         rows_may_be_empty=rows_may_be_empty,
     )

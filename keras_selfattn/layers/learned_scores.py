@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import checked_positive, or_none
-from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_base import AttentionBase, Projected
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Heads, Tokens
 from keras_selfattn.layers.weights.projection import affine
@@ -20,7 +20,7 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class AdditiveSelfAttention(SelfAttentionBase):
+class AdditiveSelfAttention(AttentionBase):
     """Self-attention whose score is a small network of query and key: `v . tanh(q_t + k_s)` for each head.
 
     It needs memory for `H T S head_dim` numbers where the dot product needs `H T S`; a `window` bounds both.
@@ -57,7 +57,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
     appendix A.1.2.
     """
 
-    _arguments = (*SelfAttentionBase._arguments, "window", "dropout")
+    _arguments = (*AttentionBase._arguments, "window", "dropout")
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
         self._set_window_and_dropout(window, dropout)
 
     def build(self, input_shape: tuple) -> None:
-        self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
+        self._build_projections(input_shape, Projected("query_key_value", [self.num_heads] * 3))
         # A kernel from head_dim to 1 for each head, in a row.
         vector = self._score_weight("score_vector", (self._head_dim, 1), first=4, transposed=True)
         self._formula = Formula(
@@ -85,7 +85,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class MultiplicativeSelfAttention(SelfAttentionBase):
+class MultiplicativeSelfAttention(AttentionBase):
     """Self-attention whose score is a learned matrix between the inputs themselves: `x_t . W_h x_s`.
 
     Each head has a full matrix; dot-product attention has a product of two matrices, of rank `head_dim`. A
@@ -125,7 +125,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
     section 3.1 ("general").
     """
 
-    _arguments = (*SelfAttentionBase._arguments, "window", "dropout", "scale")
+    _arguments = (*AttentionBase._arguments, "window", "dropout", "scale")
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         self.scale = or_none(checked_positive, "scale", scale)
 
     def build(self, input_shape: tuple) -> None:
-        self._build_projections(input_shape, "value", [self.num_heads])
+        self._build_projections(input_shape, Projected("value", [self.num_heads]))
         features = input_shape[-1]
         self._score_kernel = self._score_weight("score_kernel", (features, features), first=2)
         self._formula = Formula(_multiplicative, self.weights_dropout)
@@ -159,7 +159,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         query = affine(x * scale, self._score_kernel, None)  # [N, H features]
         query = tokens.split_heads(query, self.num_heads)  # [B, H, T, features], packed [N, H, features]
         key = tokens.split_heads(x, 1)  # all heads share the same keys
-        (value,) = self._projection(x, tokens)  # [B, H, T, D], packed [N, H, D]
+        (value,) = self._projections[0](x, tokens)  # [B, H, T, D], packed [N, H, D]
         return query, key, value
 
 

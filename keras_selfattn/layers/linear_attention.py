@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_base import AttentionBase, Projected
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import Heads
 from keras_selfattn.layers.masks import PairMask, all_of
@@ -28,7 +28,7 @@ _CHUNK = 128  # positions; the state of each chunk is D x D
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class LinearSelfAttention(SelfAttentionBase):
+class LinearSelfAttention(AttentionBase):
     """Self-attention with weights `phi(q_t) . phi(k_s)`, normalised, phi(x) = elu(x) + 1, in linear time.
 
     There is no softmax and no matrix of all pairs: the keys and values are summed first, in float32 at least
@@ -71,7 +71,7 @@ class LinearSelfAttention(SelfAttentionBase):
     _may_pack = False  # each row has its own sums over keys, which need rows of one length
 
     def build(self, input_shape: tuple) -> None:
-        self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
+        self._build_projections(input_shape, Projected("query_key_value", [self.num_heads] * 3))
         restore_state(self)
 
     def pairs(

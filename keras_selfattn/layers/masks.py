@@ -1,10 +1,13 @@
 """Check every form of mask, and convert it: to the real tokens, and the rules for which pairs may attend.
 
-Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
+Axes: B (batch), T (query positions), S (key positions; S = T unless keys are of another sequence), H (heads),
+D (features).
 True always means a real token, or a pair that may attend. Only this module knows the ranks of masks.
 The checks accept tensors and Keras' symbolic tensors, so that a functional model raises the errors of a call.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import keras
@@ -25,6 +28,7 @@ class PairMask(NamedTuple):
     chosen: bool `[B or 1, H or 1, T or 1, S]`, the pairs the caller allows, or None.
     reach: how many positions a query sees to its left and to its right; None = all.
     sees_distance: whether the distance from query to key matters.
+    of_one_sequence: True if queries and keys are the same tokens, False if keys are of another sequence.
     """
 
     real: Tensor | None
@@ -32,6 +36,7 @@ class PairMask(NamedTuple):
     chosen: Tensor | None
     reach: tuple[int | None, int | None]
     sees_distance: bool = False
+    of_one_sequence: bool = True
 
     @property
     def names_positions(self) -> bool:
@@ -40,23 +45,27 @@ class PairMask(NamedTuple):
 
     @property
     def rows_may_be_empty(self) -> bool:
-        """True if a real token may have no key to attend to; the other rules always allow itself."""
-        return self.names_positions
+        """True if a real token may have no key; of one sequence, the other rules always allow itself."""
+        return self.names_positions or not self.of_one_sequence
 
     def dense(self, length: Tensor) -> Tensor | None:
-        """Return bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend."""
-        return self._mask(self.lens, self.chosen, distances(length), length)
+        """Return bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend.
+
+        Args:
+            length: S.
+        """
+        return self._mask(self.lens, self.chosen, partial(distances, length), length)
 
     def of_queries(self, rows: Tensor, length: Tensor) -> Tensor | None:
-        """Return the part of `dense` that belongs to the queries at `rows`, int32 `[C]`."""
+        """Return the part of `dense` that belongs to the queries at `rows`, int32 `[C]`; `length` is S."""
         lens = None if self.lens is None else ops.take(self.lens, rows, axis=1)
         chosen = self.chosen
         if chosen is not None and chosen.shape[2] != 1:
             chosen = ops.take(chosen, rows, axis=2)
-        return self._mask(lens, chosen, distances(length, rows), length)
+        return self._mask(lens, chosen, partial(distances, length, rows), length)
 
     def _mask(
-        self, lens: Tensor | None, chosen: Tensor | None, distance: Tensor, length: Tensor
+        self, lens: Tensor | None, chosen: Tensor | None, distance: Callable[[], Tensor], length: Tensor
     ) -> Tensor | None:
         parts = []
         if self.real is not None:
@@ -67,7 +76,7 @@ class PairMask(NamedTuple):
         if chosen is not None:
             parts.append(chosen)  # [B or 1, H or 1, T or 1, S]
         if self.reach != (None, None):
-            parts.append(ops.expand_dims(within(self.reach, distance), (0, 1)))  # [1, 1, T, S]
+            parts.append(ops.expand_dims(within(self.reach, distance()), (0, 1)))  # [1, 1, T, S]
         return all_of(parts)
 
 
@@ -162,7 +171,12 @@ def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
 
 
 def distances(length: Tensor, rows: Tensor | None = None) -> Tensor:
-    """Return key position - query position of all queries, int32 `[T, S]`, or those at `rows`, `[C, S]`."""
+    """Return key position - query position of all queries, int32 `[T, S]`, or those at `rows`, `[C, S]`.
+
+    Args:
+        length: S, and T unless there are `rows`.
+        rows: positions of the queries.
+    """
     positions = ops.arange(length, dtype="int32")
     return positions[None, :] - (positions if rows is None else rows)[:, None]
 

@@ -4,23 +4,19 @@ Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), 
     (features).
 """
 
-import math
 from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_selfattn.layers.argument_checks import checked_count, checked_flag, checked_positive, or_none
-from keras_selfattn.layers.attention_base import SelfAttentionBase
-from keras_selfattn.layers.attention_math import (
-    Distance,
-    Formula,
-    Learned,
-    dot_product,
-    soft_cap,
-    weighted_sum,
-    widened,
+from keras_selfattn.layers.argument_checks import (
+    checked_flag,
+    checked_kv_heads,
+    checked_positive,
+    or_none,
 )
+from keras_selfattn.layers.attention_base import AttentionBase, Projected
+from keras_selfattn.layers.attention_math import DotProduct, Formula, add_gains, rms_normalised
 from keras_selfattn.layers.attention_paths import Heads, Tokens
 from keras_selfattn.layers.positions.position_argument import checked_strategy
 from keras_selfattn.layers.positions.strategy import PositionStrategy
@@ -31,12 +27,11 @@ from keras_selfattn.layers.weights.settings import LayerArguments
 
 Tensor = Any
 
-_NORM_EPSILON = 1e-6  # Gemma's and Qwen's
 _SETTINGS = ("num_kv_heads", "scale", "qk_norm", "logit_cap")  # stored unchanged, unlike `position`
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class MultiHeadSelfAttention(SelfAttentionBase):
+class MultiHeadSelfAttention(AttentionBase):
     """Multi-head scaled dot-product self-attention with a fused query-key-value projection.
 
     A query with nothing to attend to gets weights and context of exactly zero, so its output is the
@@ -111,7 +106,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
     Gemma Team 2024, "Gemma 2", section 2 (`logit_cap`).
     """
 
-    _arguments = (*SelfAttentionBase._arguments, "window", "dropout", *_SETTINGS)
+    _arguments = (*AttentionBase._arguments, "window", "dropout", *_SETTINGS)
 
     def __init__(
         self,
@@ -132,12 +127,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
     ) -> None:
         super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
         self._set_window_and_dropout(window, dropout)
-        self.num_kv_heads = or_none(checked_count, "num_kv_heads", num_kv_heads)
-        if self.num_heads % (self.num_kv_heads or self.num_heads):
-            raise ValueError(
-                "`num_heads` must be divisible by `num_kv_heads`. "
-                f"Received num_heads={num_heads}, num_kv_heads={num_kv_heads}."
-            )
+        self.num_kv_heads = checked_kv_heads(num_kv_heads, self.num_heads)
         self.scale = or_none(checked_positive, "scale", scale)
         self.position = checked_strategy(position)
         self.qk_norm = checked_flag("qk_norm", qk_norm)
@@ -145,12 +135,11 @@ class MultiHeadSelfAttention(SelfAttentionBase):
 
     def build(self, input_shape: tuple) -> None:
         kv_heads = self.num_kv_heads or self.num_heads
-        self._build_projections(input_shape, "query_key_value", [self.num_heads, kv_heads, kv_heads])
-        if self.qk_norm:
-            self._query_gain, self._key_gain = (
-                self.add_weight(name=f"{name}_gain", shape=(self._head_dim,), initializer="ones")
-                for name in ("query", "key")
-            )
+        self._build_projections(
+            input_shape, Projected("query_key_value", [self.num_heads, kv_heads, kv_heads])
+        )
+        self._dot_product = DotProduct.of(self, self._head_dim, self.position, causal=self.causal)
+        self._gains = add_gains(self, self._head_dim) if self.qk_norm else None
         strategy = self.position or PositionStrategy()
         shapes = strategy.weights(self.num_heads, self._head_dim)
         # The first two seeds are those of the projections.
@@ -160,10 +149,15 @@ class MultiHeadSelfAttention(SelfAttentionBase):
             for (name, (shape, make_initializer)), seed in zip(shapes.items(), seeds, strict=True)
         }
         width = strategy.score_width(self.num_heads, self._head_dim)
+        product = self._dot_product
         alone = self.logit_cap is None and not self._position_enters_scores
-        scale = self._factors[1] if alone else None
         self._formula = Formula(
-            self._score, self.weights_dropout, self._combine, self._learned, width, product_scale=scale
+            product.score,
+            self.weights_dropout,
+            product.combine,
+            self._learned,
+            width,
+            product_scale=product.factors[1] if alone else None,
         )
         restore_state(self)
 
@@ -179,48 +173,17 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         return kind.logits is not base.logits or kind.context is not base.context
 
     def _heads(self, x: Tensor, tokens: Tokens) -> Heads:
-        query, key, value = self._projection(x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]
-        if self.qk_norm:
-            query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
+        query, key, value = self._projections[0](x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]
+        if self._gains is not None:
+            query, key = (
+                rms_normalised(each, gain) for each, gain in zip((query, key), self._gains, strict=True)
+            )
         if self.position is not None:
             query, key = self._rotated(query, tokens), self._rotated(key, tokens)
-        factor, _ = self._factors
-        return query if factor == 1.0 else query * factor, key, value
+        return self._dot_product.scaled(query), key, value
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "position": keras.saving.serialize_keras_object(self.position)}
-
-    @property
-    def _factors(self) -> tuple[float, float]:
-        """The factors of queries and of products; their product is `scale`.
-
-        TensorFlow fuses product, factor and mask, so the products take the factor. But position strategies
-        take scaled queries, and in float16 unscaled products would overflow sooner. In bfloat16 the products
-        take only a power of two, which rounds nothing.
-        """
-        factor = 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
-        if self.position is not None or self.compute_dtype == "float16":
-            return factor, 1.0
-        if self.compute_dtype != "bfloat16":
-            return 1.0, factor
-        mantissa, exponent = math.frexp(factor)
-        return 2 * mantissa, 2.0 ** (exponent - 1)
-
-    def _score(self, learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        logits = dot_product(query, key)  # [B, H, T, S]
-        _, factor = self._factors
-        logits = widened(logits) if factor == 1.0 else logits * factor
-        if self.logit_cap is not None:
-            logits = soft_cap(widened(logits), self.logit_cap)
-        bias = None
-        if self.position is not None:
-            bias = self.position.logits(learned, query, distance(), causal=self.causal)
-        return logits if bias is None else logits + bias
-
-    def _combine(self, learned: Learned, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
-        context = weighted_sum(weights, value)  # [B, H, T, D]
-        extra = None if self.position is None else self.position.context(learned, weights, distance())
-        return context if extra is None else context + extra
 
     def _rotated(self, x: Tensor, tokens: Tokens) -> Tensor:
         assert self.position is not None
@@ -230,7 +193,3 @@ class MultiHeadSelfAttention(SelfAttentionBase):
             return self.position.rotate(x, tokens.positions)  # [B, H or G, T, D]
         sequence = ops.transpose(x, (1, 0, 2))[None]  # [1, H or G, N, D]
         return ops.transpose(self.position.rotate(sequence, tokens.positions)[0], (1, 0, 2))
-
-
-def _normalised(x: Tensor, gain: Tensor) -> Tensor:
-    return ops.cast(ops.rms_normalization(x, gain, axis=-1, epsilon=_NORM_EPSILON), x.dtype)

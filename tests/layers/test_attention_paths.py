@@ -180,9 +180,9 @@ def test_whether_dropout_acts_is_asked_there_for_packed_tokens_too(monkeypatch):
 @pytest.mark.skipif(BACKEND == "torch", reason="the tensor itself says where it is")
 def test_an_accelerator_gets_larger_blocks(monkeypatch):
     query = keras.ops.zeros((1, 8, 4096, 2))
-    assert attention_paths.queries_of_block(query, 1) == 64
+    assert attention_paths.queries_of_block(query, query.shape[2], 1) == 64
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"])
-    assert attention_paths.queries_of_block(query, 1) == 2048
+    assert attention_paths.queries_of_block(query, query.shape[2], 1) == 2048
 
 
 @pytest.mark.slow

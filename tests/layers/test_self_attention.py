@@ -275,7 +275,7 @@ def test_bad_settings_are_named_with_their_value(settings, said):
 def test_bfloat16_scales_products_by_powers_of_two_which_round_nothing(head_dim):
     layer = MultiHeadSelfAttention(2, head_dim, dtype="mixed_bfloat16")
     layer.build((None, None, 4))
-    of_queries, of_products = layer._factors
+    of_queries, of_products = layer._dot_product.factors
     assert of_queries * of_products == pytest.approx(head_dim**-0.5)
     assert np.frexp(of_products)[0] == 0.5
     assert 1 <= of_queries < 2

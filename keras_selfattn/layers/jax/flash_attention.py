@@ -48,7 +48,8 @@ def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
         return False
     query = heads[0]
     batch, _, length, width = query.shape
-    plain = not pairs.names_positions and pairs.reach in ((None, None), (None, 0))
+    plain = not pairs.names_positions and pairs.of_one_sequence
+    plain = plain and pairs.reach in ((None, None), (None, 0))
     known = isinstance(batch, int) and isinstance(length, int) and batch > 0 and length >= _SHORTEST
     half = all(keras.backend.standardize_dtype(x.dtype) in _DTYPES for x in heads)
     if not plain or not known or not half or width > _WIDEST or batch >= _MOST_SAMPLES:

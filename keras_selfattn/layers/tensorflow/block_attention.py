@@ -3,8 +3,8 @@
 The gradient keeps queries, keys and values only: it scores each block again and draws its dropout again from
 the seed. TensorFlow only.
 
-Axes: N (real tokens), g (samples of a group), C (queries of a block), K (keys that it may see), H (heads), G
-(key-value heads), D (features of one head).
+Axes: N (real tokens), M (those of another sequence, which keys may be of), g (samples of a group), C (queries
+of a block), K (keys that it may see), H (heads), G (key-value heads), D (features of one head).
 
 References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", section 2. Dao et al. 2022,
 "FlashAttention", appendix B.4 (the gradient by recomputation).
@@ -32,24 +32,35 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 
 def attend_in_blocks(
-    heads: Heads, tokens: PackedTokens, pairs: PairMask, formula: Formula, *, dropout: bool
+    heads: Heads,
+    tokens: PackedTokens,
+    pairs: PairMask,
+    formula: Formula,
+    *,
+    dropout: bool,
+    keys: PackedTokens | None = None,
 ) -> Tensor:
     """Return the context of packed tokens, `[N, H D]`.
 
     Args:
-        heads: query `[N, H, D]`, key `[N, G, D]` and value `[N, G, D]`.
+        heads: query `[N, H, D]`, key and value `[N, G, D]`, or `[M, G, D]` if they are of another sequence.
         tokens: where the packed tokens belong.
         pairs: which of the tokens may attend to which.
         formula: the kind of attention, computed for one block of g samples, C queries and K keys at a time.
         dropout: whether the formula's dropout acts.
+        keys: where the packed keys belong if they are of another sequence.
     """
     learned = formula.learned()
+    if keys is not None:  # an empty position reads a row of zeros after the last one
+        query, *others = heads
+        key, value = (tf.concat([x, tf.zeros([1, *x.shape[1:]], x.dtype)], axis=0) for x in others)
+        heads = (query, key, value)
     keep = formula.dropout.keep_masks() if dropout else None
 
     @custom_gradient
     def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
         names = dict(zip(learned, weights, strict=True))
-        blocks = _BlockAttention((query, key, value), names, tokens, pairs, formula, keep)
+        blocks = _BlockAttention((query, key, value), names, tokens, pairs, formula, keep, keys)
         context = _apart(blocks.context)
         return context, lambda upstream: blocks.gradients(context, upstream)
 
@@ -67,13 +78,14 @@ class _BlockAttention:
         pairs: PairMask,
         formula: Formula,
         keep: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+        keys: PackedTokens | None,
     ) -> None:
         self._heads = heads
         self._learned = learned
         self._places = tokens.places
         self._formula = formula
         self._num_heads = heads[0].shape[1]
-        self._walk = Walk(tokens, pairs, self._num_heads, formula.score_width)
+        self._walk = Walk(tokens, pairs, self._num_heads, formula.score_width, keys)
         self._rows_may_be_empty = pairs.rows_may_be_empty
         self._keep_mask = keep
         self._scale = 1.0 if keep is None else formula.dropout.scale
@@ -84,7 +96,7 @@ class _BlockAttention:
         query, key, value = self._heads
 
         def stretch(at: QuerySpan, contexts: Any) -> State:
-            keys, values = (_taken(x, walk.rows(at, at.left, at.right)) for x in (key, value))
+            keys, values = (_taken(x, walk.key_rows(at)) for x in (key, value))
 
             def block(part: Block, contexts: Any) -> State:
                 rows = walk.rows(at, part.start, part.stop)
@@ -106,7 +118,7 @@ class _BlockAttention:
         upstream, shared = self._upstream(context, upstream)
 
         def stretch(at: QuerySpan, parts: list[Any], ids: Any, *sums: Tensor) -> State:
-            rows = walk.rows(at, at.left, at.right)
+            rows = walk.key_rows(at)
             keys, values = (_taken(x, rows) for x in self._heads[1:])
 
             def block(part: Block, queries: Any, *sums: Tensor) -> State:
@@ -123,21 +135,21 @@ class _BlockAttention:
 
             state = (parts[0], _wide_zeros(keys), _wide_zeros(values), *sums)
             queries, of_keys, of_values, *of_learned = walk.blocks(at, block, state)
-            joined = (walk.packed(at, at.left, at.right, _joined(x)) for x in (of_keys, of_values))
+            joined = (walk.packed_keys(at, _joined(x)) for x in (of_keys, of_values))
             added = (
                 _written(part, tf.cast(x, part.dtype)) for part, x in zip(parts[1:], joined, strict=True)
             )
             parts = [queries, *added]
-            if walk.windowed:
-                ids = _written(ids, walk.packed(at, at.left, at.right, rows))
+            if walk.repeats_keys:
+                ids = _written(ids, walk.packed_keys(at, rows))
             return parts, ids, *of_learned
 
         parts = [_parts(x.dtype, x.shape[1] * x.shape[2]) for x in self._heads]
         ids = _parts(tf.int32)
         parts, ids, *of_learned = walk.stretches(stretch, (parts, ids, *(_wide_zeros(x) for x in learned)))
         of_heads = [part.concat() for part in parts]
-        if walk.windowed:  # stretches share keys
-            count = tf.shape(self._places)[0]
+        if walk.repeats_keys:
+            count = tf.shape(self._heads[1])[0]
             of_heads[1:] = [tf.math.unsorted_segment_sum(x, ids.concat(), count) for x in of_heads[1:]]
         of_heads = [tf.reshape(x, [-1, *of.shape[1:]]) for x, of in zip(of_heads, self._heads, strict=True)]
         return *of_heads, *(tf.cast(x, of.dtype) for x, of in zip(of_learned, learned, strict=True))

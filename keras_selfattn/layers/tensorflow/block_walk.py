@@ -28,7 +28,10 @@ _FAR = 2**29
 
 
 class QuerySpan(NamedTuple):
-    """Queries `start` to `stop` of the samples `first` to `first + count`, and the keys `left` to `right`."""
+    """Queries `start` to `stop` of the samples `first` to `first + count`, and the keys `left` to `right`.
+
+    Keys are counted as the queries are, or in the other sequence that they are of.
+    """
 
     first: Tensor
     count: Tensor
@@ -59,22 +62,40 @@ class Walk:
         pairs: which of the tokens may attend to which.
         num_heads: H.
         width: floats of memory that a score takes.
+        keys: layout of the keys if they are of another sequence, which no reach limits.
+
+    Attributes:
+        repeats_keys: True if stretches may have keys in common, or come to them in another order than that in
+            which they are packed.
     """
 
-    def __init__(self, tokens: PackedTokens, pairs: PairMask, num_heads: int, width: int) -> None:
+    def __init__(
+        self,
+        tokens: PackedTokens,
+        pairs: PairMask,
+        num_heads: int,
+        width: int,
+        keys: PackedTokens | None = None,
+    ) -> None:
         self._tokens = tokens
+        self._keys = None if keys is None else keys.as_keys(tokens.order)
         self._pairs = pairs
         self._scores = max(1, _SCORES // (num_heads * width))
         # If a score takes many floats, few queries are worth a call, and more would take too much memory.
         self._least = max(_LEAST_QUERIES // min(width, 4), 1)
         # Scores of each sample, longest first; their number may be beyond int32.
-        self._costs = tf.square(tf.cast(tokens.spans, tf.float32))
+        spans = tokens.spans if self._keys is None else self._keys.spans
+        self._costs = tf.cast(tokens.spans, tf.float32) * tf.cast(spans, tf.float32)
+        # And as many as they may become in a group: keys of another sequence do not fall in number.
+        self._most = self._costs
+        if self._keys is not None:
+            self._most = tf.cast(tokens.spans, tf.float32) * tf.cast(tf.shape(self._keys.rows)[1], tf.float32)
         self._wasted = _WASTED_SCORES / (num_heads * width)
         # Clipped, so that the sum of two of them fits in int32.
         left, right = (None if x is None else min(x, _FAR) for x in pairs.reach)
         self._reach = (left, right)
-        self.windowed = left is not None and right is not None
         self._stretch = max(_STRETCH, left + right) if left is not None and right is not None else None
+        self.repeats_keys = self._stretch is not None or keys is not None
         self._lens = None if pairs.lens is None else tf.gather(pairs.lens, tokens.order)  # [B, T]
 
     def stretches(self, body: Callable[..., State], state: State) -> State:
@@ -85,7 +106,8 @@ class Walk:
             stop = longest
             if self._stretch is not None:
                 stop = tf.where(count > 1, longest, tf.minimum(start + self._stretch, longest))
-            state = body(QuerySpan(first, count, start, stop, *self._seen(start, stop, 0, longest)), *state)
+            left, right = self._seen(start, stop, 0, self._most_keys(first, count, longest))
+            state = body(QuerySpan(first, count, start, stop, left, right), *state)
             done = stop >= longest
             return tf.where(done, first + count, first), tf.where(done, 0, stop), *state
 
@@ -108,13 +130,32 @@ class Walk:
         """Return the packed tokens at positions `start` to `stop` of a stretch, int32 `[g, positions]`."""
         return self._tokens.rows[at.first : at.first + at.count, start:stop]
 
+    def key_rows(self, at: QuerySpan) -> Tensor:
+        """Return the packed tokens that are the keys of a stretch, int32 `[g, keys]`."""
+        if self._keys is None:
+            return self.rows(at, at.left, at.right)
+        return self._keys.rows[at.first : at.first + at.count, at.left : at.right]
+
     def packed(self, at: QuerySpan, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
         """Return the part of `x`, `[g, positions, ...]`, at real tokens, `[tokens, ...]`."""
+        return self._at_tokens(at, start, stop, x, self._tokens.slots)
+
+    def packed_keys(self, at: QuerySpan, x: Tensor) -> Tensor:
+        """Return the part of `x`, `[g, keys, ...]`, at keys of a stretch that are real, `[tokens, ...]`."""
+        return self._at_tokens(at, at.left, at.right, x, self._key_slots)
+
+    @property
+    def _key_slots(self) -> Tensor | None:
+        return self._tokens.slots if self._keys is None else self._keys.slots
+
+    def _at_tokens(
+        self, at: QuerySpan, start: Tensor, stop: Tensor, x: Tensor, slots: Tensor | None
+    ) -> Tensor:
         flat = tf.reshape(x, [-1, *x.shape[2:]])
-        if self._tokens.slots is None:
+        if slots is None:
             return flat
-        slots = self._tokens.slots[at.first : at.first + at.count, start:stop]
-        return tf.gather(flat, tf.where(tf.reshape(slots, [-1]))[:, 0])
+        near = slots[at.first : at.first + at.count, start:stop]
+        return tf.gather(flat, tf.where(tf.reshape(near, [-1]))[:, 0])
 
     def cleared(self, at: QuerySpan, part: Block, x: Tensor) -> Tensor:
         """Return `x`, `[g, H, C, D]`, with zeros at queries that are no real tokens."""
@@ -127,8 +168,8 @@ class Walk:
         """Return which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`; None for all."""
         parts = []
         samples = slice(at.first, at.first + at.count)
-        if self._tokens.slots is not None:
-            parts.append(self._tokens.slots[samples, part.left : part.right][:, None, None, :])
+        if self._key_slots is not None:
+            parts.append(self._key_slots[samples, part.left : part.right][:, None, None, :])
         if self._reach != (None, None):
             parts.append(within(self._reach, part.distance())[None, None])
         if self._lens is not None:
@@ -159,9 +200,15 @@ class Walk:
     def _group(self, first: Tensor) -> Tensor:
         """Return how many samples, from `first` on, form a group that shares blocks."""
         costs = self._costs[first : self._tokens.samples]
-        held = costs[0] * tf.range(1.0, tf.cast(tf.shape(costs)[0], tf.float32) + 1)
+        held = self._most[first] * tf.range(1.0, tf.cast(tf.shape(costs)[0], tf.float32) + 1)
         fits = (held <= float(self._scores)) & (held - tf.cumsum(costs) <= self._wasted)
         return tf.maximum(tf.math.count_nonzero(fits, dtype=tf.int32), 1)
+
+    def _most_keys(self, first: Tensor, count: Tensor, longest: Tensor) -> Tensor:
+        """Return the number of keys of the sample with the most of them in a group."""
+        if self._keys is None:
+            return longest
+        return tf.reduce_max(self._keys.spans[first : first + count])
 
     def _seen(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first key that queries `start` to `stop` see, and the key after their last one."""

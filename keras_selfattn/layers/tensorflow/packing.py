@@ -7,13 +7,26 @@ first real token to its last), H (heads).
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
 
 Tensor = Any
+
+
+class KeyTables(NamedTuple):
+    """Where the keys of each sample are among packed tokens, the samples ordered as those of the queries.
+
+    spans: int32 `[B]`, the number of positions of each sample.
+    rows: int32 `[B, P]`, the packed token at each position; at an empty one N, the row after the last token.
+    slots: bool `[B, P]`, True where a position holds a token; None if all do.
+    """
+
+    spans: Tensor
+    rows: Tensor
+    slots: Tensor | None
 
 
 class PackedTokens:
@@ -75,6 +88,15 @@ class PackedTokens:
         self.spans = tf.fill([self.batch], self.length)
         self.rows = tf.reshape(self.places, [self.batch, self.length])
         self.slots = self._inverse = None
+
+    def as_keys(self, order: Tensor) -> KeyTables:
+        """Return the tables of these tokens for queries of another sequence, whose samples have an order."""
+        own = tf.gather(tf.math.invert_permutation(self.order), order)  # [B]
+        spans, rows = tf.gather(self.spans, own), tf.gather(self.rows, own)
+        if self.slots is None:
+            return KeyTables(spans, rows, None)
+        slots = tf.gather(self.slots, own)
+        return KeyTables(spans, tf.where(slots, rows, tf.shape(self.places)[0]), slots)
 
     @property
     def positions(self) -> Tensor:

@@ -43,6 +43,7 @@ class HeadProjection:
         settings: how kernels and biases start, and what penalises and bounds them.
         updates: of the kernels.
         seed: int for initial weights; None draws one.
+        first: number of the first of them among the layer's projections.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class HeadProjection:
         settings: WeightSettings,
         updates: LowRankUpdates,
         seed: int | None,
+        first: int = 0,
     ) -> None:
         self._num_heads = num_heads
         self._names, self._updates = tuple(name.split("_")), updates
@@ -74,11 +76,13 @@ class HeadProjection:
         count = len(num_heads)
         seeds = split_seed(seed, 2 * count)
         shapes = [(features, width) for width in self._widths]
-        self.kernel = settings.add(layer, f"{name}_kernel", "kernel", shapes, seeds[:count], drawn=glorot)
+        self.kernel = settings.add(
+            layer, f"{name}_kernel", "kernel", shapes, seeds[:count], first=first, drawn=glorot
+        )
         self._bias = None
         if use_bias:
             shapes = [(width,) for width in self._widths]
-            self._bias = settings.add(layer, f"{name}_bias", "bias", shapes, seeds[count:])
+            self._bias = settings.add(layer, f"{name}_bias", "bias", shapes, seeds[count:], first=first)
 
     def __call__(self, x: Tensor, tokens: Tokens) -> list[Tensor]:
         """Return the heads of each projection of tokens `[N, features]`, as `tokens.split_heads` does."""
