@@ -5,6 +5,7 @@ from keras_selfattn.extras import import_keras
 
 import_keras()  # before the layers do, with an error that says what to install
 
+from keras_selfattn.layers.decoding.cross_attention import MultiHeadCrossAttention
 from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.learned_scores import AdditiveSelfAttention, MultiplicativeSelfAttention
@@ -39,6 +40,7 @@ __all__ = [
     "LinearBias",
     "LinearSelfAttention",
     "MaxPooling",
+    "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
     "MultiplicativeSelfAttention",
     "PositionStrategy",

@@ -23,7 +23,7 @@ import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -135,6 +135,37 @@ class PaddedTokens:
 
 
 Tokens = PaddedTokens | PackedTokens
+
+
+class Memory(NamedTuple):
+    """The tokens of another sequence, of which keys and values are made.
+
+    x: `[M, features]`.
+    tokens: their layout.
+    pairs: which query may attend to which of them.
+    """
+
+    x: Tensor
+    tokens: Tokens
+    pairs: PairMask
+
+
+class GivenMemory(NamedTuple):
+    """Another sequence as a layer is given it, `[B, S, features]`, and which query may attend to which."""
+
+    inputs: Tensor
+    pairs: PairMask
+
+    def beside(self, tokens: Tokens) -> Memory:
+        """Return its tokens in a layout of the same kind as that of the queries."""
+        real = self.pairs.real
+        if isinstance(tokens, PackedTokens):
+            layout = PackedTokens(self.inputs, real, gaps=self.pairs.names_positions, from_zero=True)
+        else:
+            layout = PaddedTokens(self.inputs, real)
+        return Memory(layout.gather(self.inputs), layout, self.pairs)
+
+
 Path = Callable[[Heads, Any, PairMask, Formula, bool | None], tuple[Tensor, Tensor | None]]
 
 
@@ -146,21 +177,27 @@ def on_tokens(
     return_weights: bool,
     *,
     may_pack: bool = True,
+    memory: GivenMemory | None = None,
 ) -> Any:
     """Return the outputs of a layer on the tokens of `inputs`, packed or padded; exactly zero at padding.
 
     Args:
         layer: its `call_tokens` makes of tokens `[N, features]`, their layout, and the last three arguments
             outputs `[N, features]` and attention weights, or None. It gets the losses of the layout, too.
+            Of a memory it takes the tokens, too, in a layout of the same kind.
         inputs: `[B, T, features]`.
         pairs: which tokens are real, and which may attend to which.
         training: dropout acts only if True.
         return_weights: if True, returns outputs and weights.
         may_pack: False if the layer has no path for packed tokens.
+        memory: another sequence that the tokens attend to.
     """
+    named = pairs.names_positions or (memory is not None and memory.pairs.names_positions)
 
     def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
-        found, weights = layer.call_tokens(tokens.gather(inputs), tokens, pairs, training, return_weights)
+        others = () if memory is None else (memory.beside(tokens),)
+        x = tokens.gather(inputs)
+        found, weights = layer.call_tokens(x, tokens, pairs, training, return_weights, *others)
         found = tokens.scatter(found)
         if isinstance(layer.dtype_policy, PolicyMap):  # its parts may have another dtype
             found = ops.cast(found, layer.compute_dtype)
@@ -170,7 +207,6 @@ def on_tokens(
         return outputs(PaddedTokens(inputs, pairs.real, few))
 
     def packed() -> tuple[Any, list[Tensor]]:
-        named = pairs.names_positions
         return outputs(PackedTokens(inputs, pairs.real, gaps=named or pairs.sees_distance, from_zero=named))
 
     layout = _layout(inputs, padded, packed, training, return_weights) if may_pack else padded
@@ -218,8 +254,9 @@ def attend(
     if path is packed:
         path = partial(packed, keys=keys)
     found = path(heads, tokens, pairs, formula, training)
-    if isinstance(tokens, PaddedTokens):
-        tokens.forget_parts()  # the blocks of an encoder share the layout
+    for layout in (tokens, keys):
+        if isinstance(layout, PaddedTokens):
+            layout.forget_parts()  # the blocks of an encoder share the layout
     return found
 
 

@@ -251,7 +251,7 @@ class EncoderBlock(NoRemat):
         repeats = self.remat or is_chosen(self, lambda: x, self.around)
         if repeats and training and not return_weights:
             seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
-            x, *losses = rematerialise(lambda x: outputs_and_losses(forward, x, tokens), x, seeds)
+            x, *losses = rematerialise(lambda x: outputs_and_losses(forward, x, tokens), [x], seeds)
             tokens.losses += losses
             return x, None
         return forward(x)

@@ -115,7 +115,56 @@ def pair_mask(
     )
 
 
-def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -> Tensor | None:
+def cross_mask(
+    inputs: Tensor,
+    memory: Tensor,
+    memory_mask: Tensor | None,
+    memory_lens: Tensor | None,
+    attention_mask: Tensor | None,
+    *,
+    num_heads: int,
+    name: str = "attention_mask",
+) -> PairMask:
+    """Return the checked rules of which query may attend to which token of another sequence.
+
+    Args:
+        inputs: the queries, `[B, T, D]`, any dtype.
+        memory: the other sequence, `[B, S, D']`, any dtype.
+        memory_mask, memory_lens: the memory's real tokens, as `mask` and `valid_lens` of `token_mask`.
+        attention_mask: bool `[T, S]`, `[B, T or 1, S]` or `[B, H or 1, T or 1, S]`; the rank alone decides.
+        num_heads: H, to check a mask of rank 4.
+        name: of `attention_mask`, for errors.
+
+    Raises:
+        ValueError: for a wrong dtype, rank or size, with what was received.
+    """
+    check_memory(inputs, memory)
+    real = token_mask(memory, memory_mask, memory_lens, ("memory_mask", "memory_lens"))  # [B, S]
+    chosen = None
+    if attention_mask is not None:
+        chosen = _rank_4(checked_pairs(inputs, attention_mask, num_heads, memory, name))
+    return PairMask(real, None, chosen, (None, None), of_one_sequence=False)
+
+
+def check_memory(inputs: Tensor, memory: Tensor) -> None:
+    """Raise ValueError unless `memory` is a sequence `[B, S, D']` of as many rows as `inputs`."""
+    shape = tuple(memory.shape)
+    if len(shape) != 3:
+        raise ValueError(f"`memory` must have shape [batch, length, features]. Received shape {shape}.")
+    rows = inputs.shape[0], shape[0]
+    if all(isinstance(each, int) for each in rows) and rows[0] != rows[1]:
+        raise ValueError(
+            f"`memory` must have as many rows as `inputs`, {rows[0]}: repeat it for several queries of one "
+            f"row. Received {rows[1]}."
+        )
+
+
+def token_mask(
+    inputs: Tensor,
+    mask: Tensor | None,
+    valid_lens: Tensor | None,
+    names: tuple[str, str] = ("mask", "valid_lens"),
+) -> Tensor | None:
     """Return which tokens are real, or None if all are.
 
     Args:
@@ -123,6 +172,7 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
         mask: bool `[B, T]`, or integers that can be seen to be zeros and ones, or None.
         valid_lens: int `[B]` (the first `valid_lens[b]` tokens are real), int `[B, T]` (says nothing about
             tokens, see `pair_mask`) or None.
+        names: of the two, for errors.
 
     Returns:
         bool `[B, T]` or None.
@@ -134,19 +184,21 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
     """
     real = None
     if mask is not None:
-        real = checked_mask(inputs, mask)
+        real = checked_mask(inputs, mask, names[0])
     if valid_lens is not None:
-        lens = checked_lens(inputs, valid_lens)
+        lens = checked_lens(inputs, valid_lens, names[1])
         if len(lens.shape) == 1:
             within_lens = ops.arange(ops.shape(inputs)[1], dtype="int32") < lens[:, None]  # [B, T]
-            real = within_lens if real is None else _agreed(real, within_lens)
+            real = within_lens if real is None else _agreed(real, within_lens, names)
     return real
 
 
-def row_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -> Tensor | None:
-    """Return `token_mask` for layers without queries, whose `valid_lens` has one length a row."""
+def row_mask(
+    inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, of: str = "pooling"
+) -> Tensor | None:
+    """Return `token_mask` for layers whose tokens attend to none of each other: one length a row."""
     if valid_lens is not None:
-        check_one_length_a_row(valid_lens)
+        check_one_length_a_row(valid_lens, of)
     return token_mask(inputs, mask, valid_lens)
 
 
@@ -189,12 +241,12 @@ def all_of(masks: list[Tensor]) -> Tensor | None:
     return combined
 
 
-def _agreed(real: Tensor, within_lens: Tensor) -> Tensor:
+def _agreed(real: Tensor, within_lens: Tensor, names: tuple[str, str]) -> Tensor:
     seen, counted = known_values(real), known_values(within_lens)
     if seen is not None and counted is not None and (seen != counted).any():
         row = int(np.argmax((seen != counted).any(axis=1)))
         raise ValueError(
-            "`mask` and `valid_lens` contradict each other; pass one of them. Received in row "
+            f"`{names[0]}` and `{names[1]}` contradict each other; pass one of them. Received in row "
             f"{row}: mask {seen[row].astype(int).tolist()}, valid length {int(counted[row].sum())}."
         )
     return ops.logical_and(real, within_lens)
@@ -222,69 +274,96 @@ def check_masks(
         checked_pairs(inputs, attention_mask, num_heads)
 
 
-def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
+def check_cross_masks(
+    inputs: Tensor,
+    memory: Tensor,
+    memory_mask: Tensor | None,
+    memory_lens: Tensor | None,
+    attention_mask: Tensor | None,
+    num_heads: int,
+    name: str = "attention_mask",
+) -> None:
+    """Raise ValueError for a memory, or a mask of it, of the wrong dtype, rank or known size."""
+    check_memory(inputs, memory)
+    if memory_mask is not None:
+        checked_mask(memory, memory_mask, "memory_mask")
+    if memory_lens is not None:
+        checked_lens(memory, memory_lens, "memory_lens")
+    if attention_mask is not None:
+        checked_pairs(inputs, attention_mask, num_heads, memory, name)
+
+
+def checked_mask(inputs: Tensor, mask: Tensor, name: str = "mask") -> Tensor:
     """Return `mask` as a bool tensor `[B, T]`, or raise ValueError."""
     given = as_given(mask)
-    if len(given.shape) == 3:
+    if len(given.shape) == 3 and name == "mask":
         raise ValueError(
             "`mask` must have shape [batch, length], one truth value a token. This layer takes one input and "
             "makes queries, keys and values of it; which pairs may attend goes to `attention_mask`. "
             f"Received shape {tuple(given.shape)}."
         )
-    return of_shape("mask", _as_bool("mask", given), ops.shape(inputs)[:2], "[batch, length]")
+    return of_shape(name, _as_bool(name, given), ops.shape(inputs)[:2], "[batch, length]")
 
 
-def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
+def checked_pairs(
+    inputs: Tensor,
+    attention_mask: Tensor,
+    num_heads: int,
+    memory: Tensor | None = None,
+    name: str = "attention_mask",
+) -> Tensor:
     """Return `attention_mask` as a bool tensor, or raise ValueError.
 
     It is `[T, S]`, `[B, T or 1, S]` or `[B, H or 1, T or 1, S]`. A size of 1 is every head, or every query.
-    It stays 1 if it is known before a graph runs.
+    It stays 1 if it is known before a graph runs. S is T, or the length of `memory`.
     """
-    pairs = _as_bool("attention_mask", as_given(attention_mask))
+    pairs = _as_bool(name, as_given(attention_mask))
     batch, length = ops.shape(inputs)[:2]
+    keys = length if memory is None else ops.shape(memory)[1]
+    of_keys = "length" if memory is None else "memory length"
     rank = len(pairs.shape)
     if rank == 2:
-        form = "[length, length] (a mask of tokens, [batch, length], goes to `mask`)"
-        return of_shape("attention_mask", pairs, [length, length], form)
+        step = "`mask`" if memory is None else "`memory_mask`"
+        form = f"[length, {of_keys}] (a mask of tokens, [batch, {of_keys}], goes to {step})"
+        return of_shape(name, pairs, [length, keys], form)
     if rank == 3:
-        form = "[batch, length or 1, length]"
-        return _of_queries(pairs, [batch, length], length, form)
+        form = f"[batch, length or 1, {of_keys}]"
+        return _of_queries(name, pairs, [batch, length], keys, form)
     if rank == 4:
         heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
-        form = "[batch, heads or 1, length or 1, length]"
-        return _of_queries(pairs, [batch, heads, length], length, form)
+        form = f"[batch, heads or 1, length or 1, {of_keys}]"
+        return _of_queries(name, pairs, [batch, heads, length], keys, form)
     raise ValueError(
-        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length or 1, length] or "
-        f"4 [batch, heads or 1, length or 1, length]. Received shape {tuple(pairs.shape)}."
+        f"`{name}` must be of rank 2 [length, {of_keys}], 3 [batch, length or 1, {of_keys}] or "
+        f"4 [batch, heads or 1, length or 1, {of_keys}]. Received shape {tuple(pairs.shape)}."
     )
 
 
-def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
-    """Return `valid_lens` as an int32 tensor `[B]` or `[B, T]`, or raise ValueError."""
+def checked_lens(inputs: Tensor, valid_lens: Tensor, name: str = "valid_lens") -> Tensor:
+    """Return `valid_lens` as an int32 tensor `[B]` or, of self-attention, `[B, T]`; or raise ValueError."""
     lens = as_given(valid_lens)
     if not holds_integers(lens):
         raise ValueError(
-            f"`valid_lens` must hold integers (numbers of tokens). Received dtype {dtype_name(lens)}."
+            f"`{name}` must hold integers (numbers of tokens). Received dtype {dtype_name(lens)}."
         )
-    if len(lens.shape) not in (1, 2):
-        raise ValueError(
-            f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
-        )
-    lens = of_shape("valid_lens", lens, ops.shape(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
+    ranks, form = ((1, 2), "[batch] or [batch, length]") if name == "valid_lens" else ((1,), "[batch]")
+    if len(lens.shape) not in ranks:
+        raise ValueError(f"`{name}` must have shape {form}. Received {tuple(lens.shape)}.")
+    lens = of_shape(name, lens, ops.shape(inputs)[: len(lens.shape)], form)
     length, seen = inputs.shape[1], known_values(lens)
     if length is not None and seen is not None and seen.size and (seen.min() < 0 or seen.max() > length):
         raise ValueError(
-            f"`valid_lens` must lie between 0 and the length of the inputs, {length}. "
+            f"`{name}` must lie between 0 and the length of the inputs, {length}. "
             f"Received values from {seen.min()} to {seen.max()}."
         )
     return ops.cast(lens, "int32")
 
 
-def check_one_length_a_row(valid_lens: Tensor) -> None:
+def check_one_length_a_row(valid_lens: Tensor, of: str = "pooling") -> None:
     """Raise ValueError if `valid_lens` has another rank than 1."""
     shape = tuple(as_given(valid_lens).shape)
     if len(shape) != 1:
-        raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
+        raise ValueError(f"`valid_lens` of {of} must have shape [batch]. Received {shape}.")
 
 
 def known_values(tensor: Tensor) -> np.ndarray | None:
@@ -321,15 +400,15 @@ def _as_bool(name: str, mask: Tensor) -> Tensor:
     return mask != 0
 
 
-def _of_queries(pairs: Tensor, wanted: list[Any], length: Tensor, form: str) -> Tensor:
-    """Return `pairs` `[..., T or 1, S]`, whose other sizes must be the `wanted` `[..., T]` and `length`."""
+def _of_queries(name: str, pairs: Tensor, wanted: list[Any], length: Tensor, form: str) -> Tensor:
+    """Return `pairs` `[..., T or 1, S]`, with the other sizes `wanted`, `[..., T]`, and `length`, S."""
     *others, queries = wanted
     given = pairs.shape[-2]
     if given == 1:
-        return of_shape("attention_mask", pairs, [*others, 1, length], form)
+        return of_shape(name, pairs, [*others, 1, length], form)
     if given is not None:
-        return of_shape("attention_mask", pairs, [*others, queries, length], form)
-    pairs = of_shape("attention_mask", pairs, [*others, ops.shape(pairs)[-2], length], form)
+        return of_shape(name, pairs, [*others, queries, length], form)
+    pairs = of_shape(name, pairs, [*others, ops.shape(pairs)[-2], length], form)
     # Only the running graph knows whether there is one row for every query, or a row for each.
     known = isinstance(pairs, keras.KerasTensor)
     return pairs if known else ops.broadcast_to(pairs, (*ops.shape(pairs)[:-2], queries, length))

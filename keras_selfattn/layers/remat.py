@@ -8,7 +8,7 @@ Axes: N (tokens), D (features).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
@@ -24,27 +24,27 @@ _collected: ContextVar[list[Tensor] | None] = ContextVar("losses of a call that 
 
 
 def rematerialise(
-    function: Callable[[Tensor], list[Tensor]], inputs: Tensor, seeds: list[SeedDraws]
+    function: Callable[..., list[Tensor]], inputs: Sequence[Tensor], seeds: list[SeedDraws]
 ) -> list[Tensor]:
-    """Return `function(inputs)`; its intermediate results are not kept, but computed again for the gradient.
+    """Return `function(*inputs)`; its intermediate results are not kept, but computed again for the gradient.
 
     `keras.remat` alone would draw new dropout in the second run, and the gradient would be that of another
     function.
 
     Args:
-        function: from one tensor to several.
-        inputs: its argument; gradients flow to it and to the variables that `function` uses.
+        function: from float tensors to several.
+        inputs: its arguments; gradients flow to them and to the variables that `function` uses.
         seeds: the generators from which `function` draws random numbers, each once.
     """
     draws = [generator.next() for generator in seeds]
 
-    def repeatable(x: Tensor) -> list[Tensor]:
+    def repeatable(*x: Tensor) -> list[Tensor]:
         with ExitStack() as held:
             for generator, draw in zip(seeds, draws, strict=True):
                 held.enter_context(generator.holding(draw))
-            return function(x)
+            return function(*x)
 
-    return rematerialised(repeatable)(inputs)
+    return rematerialised(repeatable)(*inputs)
 
 
 def outputs_and_losses(
@@ -64,7 +64,7 @@ def call_in_scope(
     """Return `layer_call`, or what computes it again for the gradient, as the scope of the layer says.
 
     Keras' own way makes tensors of all arguments on JAX, `training` too, and draws new dropout. Here the
-    first argument is the only one of the repeated function, and its draws are held.
+    arguments of the repeated function are tensors of floats alone, and its draws are held.
 
     Args:
         layer: it calls this in its `rematerialized_call`, and gives losses to `add_losses`.
@@ -76,20 +76,25 @@ def call_in_scope(
     if not is_chosen(layer, lambda: layer.compute_output_spec(*args, **kwargs)):
         return of_keras(layer_call, *args, **kwargs) if _of_activations(layer) else layer_call
 
-    def repeated(inputs: Tensor, *others: Any, **options: Any) -> Any:
+    def repeated(*args: Any, **options: Any) -> Any:
         template: Any = None
+        given = keras.tree.flatten((args, options))
+        moving = [place for place, value in enumerate(given) if _is_float_tensor(value)]
 
-        def outputs(inputs: Tensor) -> list[Tensor]:
+        def outputs(*moved: Tensor) -> list[Tensor]:
             nonlocal template
+            again = dict(enumerate(given)) | dict(zip(moving, moved, strict=True))
+            args_again, options_again = keras.tree.pack_sequence_as((args, options), list(again.values()))
             token = _collected.set([])
             try:
-                template = layer_call(inputs, *others, **options)
+                template = layer_call(*args_again, **options_again)
                 return [*keras.tree.flatten(template), *(_collected.get() or [])]
             finally:
                 _collected.reset(token)
 
         # In inference nothing is drawn.
-        found = rematerialise(outputs, inputs, _draws(layer) if options.get("training") else [])
+        draws = _draws(layer) if options.get("training") else []
+        found = rematerialise(outputs, [given[place] for place in moving], draws)
         count = len(keras.tree.flatten(template))
         add_losses(layer, found[count:])
         return keras.tree.pack_sequence_as(template, found[:count])
@@ -133,6 +138,12 @@ def is_chosen(layer: Any, spec: Callable[[], Any], also: tuple[str, ...] = ()) -
         return True
     sizes = [math.prod(size or 1 for size in each.shape) for each in keras.tree.flatten(spec())]
     return sum(sizes) > scope.output_size_threshold
+
+
+def _is_float_tensor(value: Any) -> bool:
+    return keras.ops.is_tensor(value) and keras.backend.is_float_dtype(
+        keras.backend.standardize_dtype(value.dtype)
+    )
 
 
 def _draws(layer: keras.layers.Layer) -> list[SeedDraws]:

@@ -30,6 +30,7 @@ RETURNS_WEIGHTS = [name for name, layer in MADE.items() if takes(layer, "return_
 def test_every_public_layer_is_in_this_contract():
     made = set(map(type, MADE.values()))
     made.add(layers.SinusoidalPositionEncoding2D)  # of grids: test_positions_2d.py has its contract
+    made.add(layers.MultiHeadCrossAttention)  # of two sequences: test_cross_attention.py has its contract
     public = {getattr(layers, name) for name in layers.__all__}
     assert made == {
         kind for kind in public if isinstance(kind, type) and issubclass(kind, keras.layers.Layer)

@@ -46,15 +46,15 @@ def attention(queries, keys, values, score, allowed, row=softmax_row, extra=None
         context: `[T, H D]`.
         weights: `[H, T, S]`.
     """
-    length, share = len(queries[0]), len(queries) // len(keys)
-    weights = np.zeros((len(queries), length, length))
+    length, others, share = len(queries[0]), len(keys[0]), len(queries) // len(keys)
+    weights = np.zeros((len(queries), length, others))
     context = np.zeros((length, len(queries), values[0].shape[1]))
     for h, query in enumerate(queries):
         key, value = keys[h // share], values[h // share]
         for t in range(length):
-            logits = [score(h, t, s, query[t], key[s]) for s in range(length)]
-            weights[h, t] = row(logits, [allowed(h, t, s) for s in range(length)])
-            for s in range(length):
+            logits = [score(h, t, s, query[t], key[s]) for s in range(others)]
+            weights[h, t] = row(logits, [allowed(h, t, s) for s in range(others)])
+            for s in range(others):
                 added = 0 if extra is None else extra(t, s)
                 context[t, h] += weights[h, t, s] * (value[s] + added)
     return context.reshape(length, -1), weights
@@ -109,6 +109,45 @@ def self_attention(
             score,
             lambda h, t, s, b=b: allowed(b, h, t, s),
             extra=extra,
+        )
+        outputs.append(context @ output_kernel + output_bias)
+        probabilities.append(found)
+    return np.array(outputs), np.array(probabilities)
+
+
+def cross_attention(
+    x, memory, weights, num_heads, scale, allowed=everything, kv_heads=None, turn=None, cap=None
+):
+    """Multi-head dot-product attention from `x` `[B, T, D]` to `memory` `[B, S, E]`, by a layer's weights.
+
+    Args:
+        x, memory: queries are made of the one, keys and values of the other.
+        weights: query kernel and bias, key-value kernel and bias, output kernel and bias.
+        num_heads, scale, allowed, kv_heads, turn, cap: as of `self_attention`; s is a place of the memory.
+
+    Returns:
+        outputs `[B, T, D]` and weights `[B, H, T, S]`.
+    """
+    query_kernel, query_bias, kernel, bias, output_kernel, output_bias = (
+        np.asarray(w, dtype=np.float64) for w in weights[:6]
+    )
+    kv_heads = kv_heads or num_heads
+
+    def score(h, t, s, query, key):
+        if turn is not None:
+            query, key = turn("query", query, t), turn("key", key, s)
+        logit = scale * float(query @ key)
+        return logit if cap is None else cap * math.tanh(logit / cap)
+
+    outputs, probabilities = [], []
+    for b, (sample, other) in enumerate(zip(x.astype("float64"), memory.astype("float64"), strict=True)):
+        of_memory = heads_of(other, kernel, bias, 2 * kv_heads)
+        context, found = attention(
+            heads_of(sample, query_kernel, query_bias, num_heads),
+            of_memory[:kv_heads],
+            of_memory[kv_heads:],
+            score,
+            lambda h, t, s, b=b: allowed(b, h, t, s),
         )
         outputs.append(context @ output_kernel + output_bias)
         probabilities.append(found)

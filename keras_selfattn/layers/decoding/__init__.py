@@ -1,0 +1,1 @@
+"""Attention to another sequence, and the decoder: its block, the stack, and the cache of its steps."""
