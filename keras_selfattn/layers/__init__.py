@@ -1,4 +1,4 @@
-"""Keras layers for self-attention: attention, positions, encoder, pooling."""
+"""Keras layers for self-attention: attention, positions, encoder, decoder, pooling."""
 
 # ruff: noqa: E402
 from keras_selfattn.extras import import_keras
@@ -6,6 +6,8 @@ from keras_selfattn.extras import import_keras
 import_keras()  # before the layers do, with an error that says what to install
 
 from keras_selfattn.layers.decoding.cross_attention import MultiHeadCrossAttention
+from keras_selfattn.layers.decoding.decoder import Decoder
+from keras_selfattn.layers.decoding.decoder_block import DecoderBlock
 from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.learned_scores import AdditiveSelfAttention, MultiplicativeSelfAttention
@@ -33,6 +35,8 @@ __all__ = [
     "AttentionPooling",
     "AveragePooling",
     "BucketedBias",
+    "Decoder",
+    "DecoderBlock",
     "Encoder",
     "EncoderBlock",
     "FirstTokenPooling",

@@ -130,6 +130,11 @@ class AttentionBase(keras.layers.Layer):
         )
 
     @property
+    def reach(self) -> tuple[int | None, int | None]:
+        """How many positions a query sees to its left and to its right; None = all."""
+        return self._reach
+
+    @property
     def sees_distance(self) -> bool:
         """True if the distance from query to key matters."""
         return self._reach != (None, None)

@@ -23,7 +23,7 @@ import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import keras
 from keras import ops
@@ -65,14 +65,18 @@ class PaddedTokens:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, True for real tokens, False for padding; None if all are real.
         few: True if the batch is known to have few tokens, although its length is not known.
+        first: position of the first tokens, int32 scalar: they continue longer sequences.
 
     Attributes:
         losses: scalars, the penalties of a call (see `WeightSettings`).
     """
 
-    def __init__(self, inputs: Tensor, real: Tensor | None, few: bool = False) -> None:
+    def __init__(
+        self, inputs: Tensor, real: Tensor | None, few: bool = False, first: Tensor | None = None
+    ) -> None:
         self.batch, self.length = ops.shape(inputs)[:2]
         self.few = few
+        self.first = first
         self.losses: list[Tensor] = []
         self._joined: Tensor | None = None
         self._parts: tuple[Tensor, ...] = ()
@@ -81,7 +85,8 @@ class PaddedTokens:
     @property
     def positions(self) -> Tensor:
         """The positions of a sequence, int32 `[T]`."""
-        return ops.arange(self.length, dtype="int32")
+        places = ops.arange(self.length, dtype="int32")
+        return places if self.first is None else places + self.first
 
     @property
     def by_token(self) -> TokenNumbers:
@@ -250,10 +255,10 @@ def attend(
         return_weights: whether to return the weights.
         keys: layout of keys and values that are of another sequence, packed if the queries are.
     """
-    path = choose_path(heads, tokens, pairs, formula, return_weights)
-    if path is packed:
+    path: Path = choose_path(heads, tokens, pairs, formula, return_weights)
+    if isinstance(keys, PackedTokens):
         path = partial(packed, keys=keys)
-    found = path(heads, tokens, pairs, formula, training)
+    found = path(heads, cast(Any, tokens), pairs, formula, training)
     for layout in (tokens, keys):
         if isinstance(layout, PaddedTokens):
             layout.forget_parts()  # the blocks of an encoder share the layout

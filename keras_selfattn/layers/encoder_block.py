@@ -1,11 +1,11 @@
-"""One block of a Transformer encoder.
+"""One block of a Transformer encoder, and the base that it shares with the decoder's.
 
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import keras
 from keras import ops
@@ -23,13 +23,13 @@ from keras_selfattn.layers.argument_checks import (
     refuse_renamed,
     sequence_spec,
 )
-from keras_selfattn.layers.attention_paths import Tokens, on_tokens
+from keras_selfattn.layers.attention_paths import Memory, Tokens, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.positions.strategy import PositionStrategy
-from keras_selfattn.layers.remat import NoRemat, is_chosen, outputs_and_losses, rematerialise
+from keras_selfattn.layers.remat import call_of_part, is_chosen, outputs_and_losses, rematerialise
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 from keras_selfattn.layers.weights.low_rank import begin_lora, check_kernels
@@ -59,66 +59,14 @@ _ATTENTION = (
 )
 
 
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-class EncoderBlock(NoRemat):
-    """Self-attention, then a feed-forward network, each normalised and added to its input.
+class BlockBase(keras.layers.Layer):
+    """Base of the blocks: sublayers, each normalised and added to its input.
 
-    Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
-    post-norm, `norm(x + attention(x))`, does not (Xiong et al., section 4). Outputs at masked positions are
-    exactly zero.
-
-    Args:
-        num_heads: number of attention heads.
-        feed_forward_dim: width of the hidden layer; by default 4 times the features, as in the paper's base
-            model (a gated network has as many weights with 8/3 times the features).
-        dropout: share in [0, 1], dropped in training, of the outputs of attention and feed-forward, before
-            they are added to their inputs.
-        activation: name or function for the hidden layer; "gelu" as in BERT.
-        attention_dropout: share of attention weights dropped; by default `dropout`.
-        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT. The hidden layer is 4 times as
-            wide as the outputs that `dropout` acts on, so it needs 4 times as many random numbers.
-        stochastic_depth: probability in [0, 1] that a sample skips the attention in training; the
-            feed-forward network is skipped with the same probability, drawn separately.
-        norm: "layer" (normalisation), "layer_no_shift" (the same with a gain alone), or "rms" (by the root
-            mean square alone: no mean, no shift).
-        norm_first: pre-norm if True, else post-norm, the original.
-        norm_epsilon: positive number added to the variance, or to the mean square; by default 1e-6 for "rms",
-            as in Llama, else 1e-5, as in PyTorch. BERT has 1e-12.
-        attention_norm: False leaves out the normalisation of attention, as ModernBERT's first block does,
-            whose inputs are normalised already.
-        gated: whether a second projection multiplies the hidden layer (with activation "silu": SwiGLU).
-        head_dim, num_kv_heads, scale, position, causal, window, qk_norm, logit_cap: as for
-            `MultiHeadSelfAttention`.
-        use_bias: whether the projections of attention and feed-forward have biases.
-        remat: if True, training keeps the block's input only and computes the rest again for the gradient:
-            less memory for about a quarter more time. It has no effect while weights are returned. A block
-            made within `keras.RematScope` does so if the scope chooses it, or the encoder around it.
-        seed: int for initial weights and dropout; None draws one.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
-            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`, for the
-            projections of attention and feed-forward.
-
-    Call arguments:
-        inputs: float `[batch, length, features]`.
-        mask, valid_lens, attention_mask, training, return_weights: as for `MultiHeadSelfAttention`.
-
-    Returns:
-        float `[batch, length, features]`; with `return_weights` also float `[batch, heads, query, key]`.
-
-    Raises:
-        ValueError: as `MultiHeadSelfAttention` does.
-
-    Example:
-
-        >>> import numpy as np
-        >>> tuple(EncoderBlock(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
-        (3, 5, 8)
-
-    References: Vaswani et al. 2017, "Attention Is All You Need", section 3.1. Xiong et al. 2020, "On Layer
-    Normalization in the Transformer Architecture", figure 1. Zhang and Sennrich 2019, "Root Mean Square Layer
-    Normalization". Shazeer 2020, "GLU Variants Improve Transformer". Huang et al. 2016, "Deep Networks with
-    Stochastic Depth". Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (`remat`).
+    A subclass defines `call` and `compute_output_spec`. That of a decoder makes `_cross_attention`, its norm
+    and its dropouts when it is built with a memory.
     """
+
+    _settings_of_attention: ClassVar[tuple[str, ...]] = _ATTENTION
 
     def __init__(
         self,
@@ -203,6 +151,9 @@ class EncoderBlock(NoRemat):
         if self.attention_norm:
             self._attention_norm = make_norm(norm, self.dtype_policy, "attention_norm", self.norm_epsilon)
         self._feed_forward_norm = make_norm(norm, self.dtype_policy, "feed_forward_norm", self.norm_epsilon)
+        self._cross_attention: Any = None
+        self._cross_attention_norm: Any = None
+        self._cross_attention_dropouts: list[Dropout] = []
         self._attention_dropouts = self._branch_dropouts(seeds[2:4], "attention")
         self._feed_forward_dropouts = self._branch_dropouts(seeds[4:6], "feed_forward")
 
@@ -217,17 +168,9 @@ class EncoderBlock(NoRemat):
         refuse_renamed(options, RENAMED_IN_CALLS)
         return super().__call__(*args, **options)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        pairs = self._attention.pairs(inputs, mask, valid_lens, attention_mask)
-        return on_tokens(self, inputs, pairs, training, return_weights)
+    def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
+        """Return `layer_call`; Keras calls it."""
+        return call_of_part(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
     def pairs(
         self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
@@ -241,20 +184,31 @@ class EncoderBlock(NoRemat):
         return self._attention.sees_distance
 
     def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None."""
+        self,
+        x: Tensor,
+        tokens: Tokens,
+        pairs: PairMask,
+        training: bool | None,
+        return_weights: bool,
+        memory: Memory | None = None,
+    ) -> tuple[Tensor, Any]:
+        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None.
 
-        def forward(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self._forward(x, tokens, pairs, training, return_weights)
+        With a memory the weights are a pair: those of self-attention, and those of the memory.
+        """
 
+        def forward(x: Tensor, *others: Tensor) -> tuple[Tensor, Any]:
+            seen = None if memory is None else memory._replace(x=others[0])
+            return self._forward(x, tokens, pairs, training, return_weights, seen)
+
+        given = [x] if memory is None else [x, memory.x]
         repeats = self.remat or is_chosen(self, lambda: x, self.around)
         if repeats and training and not return_weights:
             seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
-            x, *losses = rematerialise(lambda x: outputs_and_losses(forward, x, tokens), [x], seeds)
+            x, *losses = rematerialise(lambda *x: outputs_and_losses(forward, x, tokens), given, seeds)
             tokens.losses += losses
             return x, None
-        return forward(x)
+        return forward(*given)
 
     def enable_lora(
         self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
@@ -272,11 +226,6 @@ class EncoderBlock(NoRemat):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:
-        found = self._attention.compute_output_spec(inputs, *args, **options)
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        return (outputs, found[1]) if isinstance(found, tuple) else outputs
-
     def get_config(self) -> dict[str, Any]:
         names = (
             "feed_forward_dim",
@@ -286,7 +235,9 @@ class EncoderBlock(NoRemat):
             "stochastic_depth",
         )
         names += ("norm", "norm_first", "norm_epsilon", "attention_norm", "gated", "remat", "seed")
-        settings = {name: getattr(self, name) for name in ("activation", *names, *_ATTENTION)}
+        settings = {
+            name: getattr(self, name) for name in ("activation", *names, *self._settings_of_attention)
+        }
         return {
             **super().get_config(),
             **serialized_settings(settings),
@@ -295,17 +246,47 @@ class EncoderBlock(NoRemat):
         }
 
     def _forward(
-        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        seen = normalised(self._attention_norm, x, tokens) if self.norm_first else x  # [N, D]
-        attended, weights = call_tokens(self._attention, seen, tokens, pairs, training, return_weights)
-        x = _added(x, attended, self._attention_dropouts, training, tokens)
-        if not self.norm_first:
-            x = normalised(self._attention_norm, x, tokens)
-        seen = normalised(self._feed_forward_norm, x, tokens) if self.norm_first else x
-        transformed = self._feed_forward(seen, tokens=tokens, training=training)
-        x = _added(x, transformed, self._feed_forward_dropouts, training, tokens)
-        return (x if self.norm_first else normalised(self._feed_forward_norm, x, tokens)), weights
+        self,
+        x: Tensor,
+        tokens: Tokens,
+        pairs: PairMask,
+        training: bool | None,
+        return_weights: bool,
+        memory: Memory | None,
+    ) -> tuple[Tensor, Any]:
+        def attend(layer: Any, *others: Any) -> Callable[[Tensor], tuple[Tensor, Any]]:
+            return lambda x: call_tokens(layer, x, tokens, pairs, training, return_weights, *others)
+
+        to_memory = None if memory is None else attend(self._cross_attention, memory)
+        x, weights, others = self._sublayers(x, tokens, training, attend(self._attention), to_memory)
+        return x, weights if memory is None else (weights, others)
+
+    def _sublayers(
+        self,
+        x: Tensor,
+        tokens: Tokens,
+        training: bool | None,
+        attend: Callable[[Tensor], tuple[Tensor, Any]],
+        attend_to_memory: Callable[[Tensor], tuple[Tensor, Any]] | None,
+    ) -> tuple[Tensor, Any, Any]:
+        """Return outputs `[N, features]`, and what the two kinds of attention found beside theirs."""
+
+        def around(sublayer: Callable, norm: Any, dropouts: list[Dropout], x: Tensor) -> tuple[Tensor, Any]:
+            seen = normalised(norm, x, tokens) if self.norm_first else x  # [N, D]
+            branch, found = sublayer(seen)
+            x = _added(x, branch, dropouts, training, tokens)
+            return (x if self.norm_first else normalised(norm, x, tokens)), found
+
+        def feed_forward(x: Tensor) -> tuple[Tensor, None]:
+            return self._feed_forward(x, tokens=tokens, training=training), None
+
+        x, found = around(attend, self._attention_norm, self._attention_dropouts, x)
+        of_memory = None
+        if attend_to_memory is not None:
+            norm, dropouts = self._cross_attention_norm, self._cross_attention_dropouts
+            x, of_memory = around(attend_to_memory, norm, dropouts, x)
+        x, _ = around(feed_forward, self._feed_forward_norm, self._feed_forward_dropouts, x)
+        return x, found, of_memory
 
     def lora_parts(self) -> tuple[str, ...]:
         """Return the names of the projections that can be updated."""
@@ -313,19 +294,25 @@ class EncoderBlock(NoRemat):
 
     def check_lora(self, rank: int, parts: Sequence[str]) -> None:
         """Raise ValueError if a kernel is too small or has a constraint."""
-        self._attention.check_lora(rank, _of_attention(parts))
+        for each in self._attentions():
+            each.check_lora(rank, _of_attention(parts))
         if "feed_forward" in parts:
             check_kernels(self._feed_forward.kernels(), rank)
 
     def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
         """Make the updates of the parts, whose kernels are frozen."""
-        self._attention.start_lora(rank, lora_alpha, _of_attention(parts))
+        for each in self._attentions():
+            each.start_lora(rank, lora_alpha, _of_attention(parts))
         if "feed_forward" in parts:
             self._feed_forward.start_lora(rank, lora_alpha)
 
+    def _attentions(self) -> list[Any]:
+        return [self._attention, *([] if self._cross_attention is None else [self._cross_attention])]
+
     def _dropouts(self) -> list[Dropout]:
-        inner = [self._attention.weights_dropout, self._feed_forward.hidden_dropout]
-        return [*inner, *self._attention_dropouts, *self._feed_forward_dropouts]
+        inner = [each.weights_dropout for each in self._attentions()] + [self._feed_forward.hidden_dropout]
+        branches = [self._attention_dropouts, self._cross_attention_dropouts, self._feed_forward_dropouts]
+        return [*inner, *(each for dropouts in branches for each in dropouts)]
 
     def _branch_dropouts(self, seeds: list[int | None], name: str) -> list[Dropout]:
         policy = self.dtype_policy
@@ -333,6 +320,85 @@ class EncoderBlock(NoRemat):
             Dropout(self.dropout, seeds[0], dtype=policy, name=f"{name}_dropout"),
             Dropout(self.stochastic_depth, seeds[1], per_sample=True, dtype=policy, name=f"{name}_depth"),
         ]
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class EncoderBlock(BlockBase):
+    """Self-attention, then a feed-forward network, each normalised and added to its input.
+
+    Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
+    post-norm, `norm(x + attention(x))`, does not (Xiong et al., section 4). Outputs at masked positions are
+    exactly zero.
+
+    Args:
+        num_heads: number of attention heads.
+        feed_forward_dim: width of the hidden layer; by default 4 times the features, as in the paper's base
+            model (a gated network has as many weights with 8/3 times the features).
+        dropout: share in [0, 1], dropped in training, of the outputs of attention and feed-forward, before
+            they are added to their inputs.
+        activation: name or function for the hidden layer; "gelu" as in BERT.
+        attention_dropout: share of attention weights dropped; by default `dropout`.
+        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT. The hidden layer is 4 times as
+            wide as the outputs that `dropout` acts on, so it needs 4 times as many random numbers.
+        stochastic_depth: probability in [0, 1] that a sample skips the attention in training; the
+            feed-forward network is skipped with the same probability, drawn separately.
+        norm: "layer" (normalisation), "layer_no_shift" (the same with a gain alone), or "rms" (by the root
+            mean square alone: no mean, no shift).
+        norm_first: pre-norm if True, else post-norm, the original.
+        norm_epsilon: positive number added to the variance, or to the mean square; by default 1e-6 for "rms",
+            as in Llama, else 1e-5, as in PyTorch. BERT has 1e-12.
+        attention_norm: False leaves out the normalisation of attention, as ModernBERT's first block does,
+            whose inputs are normalised already.
+        gated: whether a second projection multiplies the hidden layer (with activation "silu": SwiGLU).
+        head_dim, num_kv_heads, scale, position, causal, window, qk_norm, logit_cap: as for
+            `MultiHeadSelfAttention`.
+        use_bias: whether the projections of attention and feed-forward have biases.
+        remat: if True, training keeps the block's input only and computes the rest again for the gradient:
+            less memory for about a quarter more time. It has no effect while weights are returned. A block
+            made within `keras.RematScope` does so if the scope chooses it, or the encoder around it.
+        seed: int for initial weights and dropout; None draws one.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`, for the
+            projections of attention and feed-forward.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`.
+        mask, valid_lens, attention_mask, training, return_weights: as for `MultiHeadSelfAttention`.
+
+    Returns:
+        float `[batch, length, features]`; with `return_weights` also float `[batch, heads, query, key]`.
+
+    Raises:
+        ValueError: as `MultiHeadSelfAttention` does.
+
+    Example:
+
+        >>> import numpy as np
+        >>> tuple(EncoderBlock(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+        (3, 5, 8)
+
+    References: Vaswani et al. 2017, "Attention Is All You Need", section 3.1. Xiong et al. 2020, "On Layer
+    Normalization in the Transformer Architecture", figure 1. Zhang and Sennrich 2019, "Root Mean Square Layer
+    Normalization". Shazeer 2020, "GLU Variants Improve Transformer". Huang et al. 2016, "Deep Networks with
+    Stochastic Depth". Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (`remat`).
+    """
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = self._attention.pairs(inputs, mask, valid_lens, attention_mask)
+        return on_tokens(self, inputs, pairs, training, return_weights)
+
+    def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:
+        found = self._attention.compute_output_spec(inputs, *args, **options)
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        return (outputs, found[1]) if isinstance(found, tuple) else outputs
 
 
 def _of_attention(parts: Sequence[str]) -> tuple[str, ...]:

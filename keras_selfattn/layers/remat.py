@@ -48,12 +48,12 @@ def rematerialise(
 
 
 def outputs_and_losses(
-    forward: Callable[[Tensor], tuple[Tensor, Any]], x: Tensor, tokens: Any
+    forward: Callable[..., tuple[Tensor, Any]], x: Sequence[Tensor], tokens: Any
 ) -> list[Tensor]:
-    """Return the outputs `forward(x)[0]` and the losses that it gives `tokens`, which keep those they had."""
+    """Return the outputs `forward(*x)[0]`, and the losses it gives `tokens`; these keep those they had."""
     before, tokens.losses = tokens.losses, []
     try:
-        return [forward(x)[0], *tokens.losses]
+        return [forward(*x)[0], *tokens.losses]
     finally:
         tokens.losses = before
 
@@ -116,9 +116,14 @@ class NoRemat(keras.layers.Layer):
 
     def rematerialized_call(self, layer_call: Callable, *args: Any, **kwargs: Any) -> Callable:
         """Return `layer_call`; Keras calls it."""
-        return (
-            super().rematerialized_call(layer_call, *args, **kwargs) if _of_activations(self) else layer_call
-        )
+        return call_of_part(self, super().rematerialized_call, layer_call, *args, **kwargs)
+
+
+def call_of_part(
+    layer: Any, of_keras: Callable[..., Callable], layer_call: Callable, *args: Any, **kwargs: Any
+) -> Callable:
+    """Return the `layer_call` of a part that computes nothing again by itself, but its activation."""
+    return of_keras(layer_call, *args, **kwargs) if _of_activations(layer) else layer_call
 
 
 def is_chosen(layer: Any, spec: Callable[[], Any], also: tuple[str, ...] = ()) -> bool:

@@ -16,8 +16,15 @@ from keras_selfattn.layers.argument_checks import (
     or_none,
 )
 from keras_selfattn.layers.attention_base import AttentionBase, Projected
-from keras_selfattn.layers.attention_math import DotProduct, Formula, add_gains, rms_normalised
-from keras_selfattn.layers.attention_paths import Heads, Tokens
+from keras_selfattn.layers.attention_math import (
+    DotProduct,
+    Formula,
+    add_gains,
+    rms_normalised,
+    softmax_attention,
+)
+from keras_selfattn.layers.attention_paths import Heads, PaddedTokens, Tokens
+from keras_selfattn.layers.decoding.cache import Cached, extended, new_keys
 from keras_selfattn.layers.positions.position_argument import checked_strategy
 from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.seeds import split_seed
@@ -181,6 +188,26 @@ class MultiHeadSelfAttention(AttentionBase):
         if self.position is not None:
             query, key = self._rotated(query, tokens), self._rotated(key, tokens)
         return self._dot_product.scaled(query), key, value
+
+    def new_cache(self, batch: Tensor, max_length: int | None) -> Cached:
+        """Return the cache of a causal layer before the first token; see `Decoder.start`."""
+        heads = self.num_kv_heads or self.num_heads
+        return new_keys(batch, heads, self._head_dim, self.compute_dtype, self._reach[0], max_length)
+
+    def step_tokens(self, x: Tensor, tokens: PaddedTokens, cached: Cached) -> tuple[Tensor, Cached]:
+        """Return outputs `[N, features]` of a step's tokens, and the cache after it; see `Decoder.step`."""
+        query, key, value = self._heads(x, tokens)
+        seen, after = extended(cached, key, value, tokens.first, self._reach[0])
+        context, _ = softmax_attention(
+            query,
+            seen.key,
+            seen.value,
+            seen.mask,
+            self._formula,
+            lambda: seen.distance,
+            rows_may_be_empty=False,
+        )
+        return self._outputs(tokens.join_heads(context), tokens), after
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "position": keras.saving.serialize_keras_object(self.position)}

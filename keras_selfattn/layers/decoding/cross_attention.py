@@ -19,8 +19,14 @@ from keras_selfattn.layers.argument_checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.attention_base import AttentionBase, Projected
-from keras_selfattn.layers.attention_math import DotProduct, Formula, add_gains, rms_normalised
-from keras_selfattn.layers.attention_paths import GivenMemory, Memory, Tokens, attend, on_tokens
+from keras_selfattn.layers.attention_math import (
+    DotProduct,
+    Formula,
+    add_gains,
+    rms_normalised,
+    softmax_attention,
+)
+from keras_selfattn.layers.attention_paths import GivenMemory, Memory, PaddedTokens, Tokens, attend, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.masks import PairMask, check_cross_masks, check_masks, cross_mask, row_mask
 from keras_selfattn.layers.weights.saved_state import restore_state
@@ -201,6 +207,21 @@ class MultiHeadCrossAttention(AttentionBase):
             memory = ops.cast(memory, self.compute_dtype)
         key, value = self._projections[1](memory, tokens)
         return key if self._gains is None else rms_normalised(key, self._gains[1]), value
+
+    def step_tokens(
+        self, x: Tensor, tokens: PaddedTokens, heads: tuple[Tensor, Tensor], memory_mask: Tensor
+    ) -> Tensor:
+        """Return outputs `[N, features]` of a step's tokens `[N, features]`; see `Decoder.step`.
+
+        Args:
+            x: the tokens.
+            tokens: their layout.
+            heads: keys and values `[B, G, S, D]`.
+            memory_mask: bool `[B, S]`.
+        """
+        mask, query = memory_mask[:, None, None, :], self.queries(x, tokens)
+        context, _ = softmax_attention(query, *heads, mask, self._formula, lambda: None)
+        return self._outputs(tokens.join_heads(context), tokens)
 
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)

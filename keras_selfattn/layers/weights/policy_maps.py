@@ -6,6 +6,8 @@ inputs and weights to the policy of that path.
 Axes: N (tokens).
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -44,7 +46,17 @@ def settle_leaves(layer: keras.layers.Layer) -> None:
 
 def call_tokens(layer: Any, x: Tensor, *args: Any) -> Any:
     """Return `layer.call_tokens(x, *args)`, computed in the dtype of the layer's own policy."""
+    return call_in_policy(layer, layer.call_tokens, x, *args)
+
+
+def call_in_policy(layer: Any, method: Callable[..., Any], x: Tensor, *args: Any) -> Any:
+    """Return `method(x, *args)` of a layer, computed in the dtype of the layer's own policy."""
     if not has_policy_map(layer):
-        return layer.call_tokens(x, *args)
+        return method(x, *args)
     with AutocastScope(layer.compute_dtype):
-        return layer.call_tokens(ops.cast(x, layer.compute_dtype), *args)
+        return method(ops.cast(x, layer.compute_dtype), *args)
+
+
+def computing(layer: keras.layers.Layer) -> AbstractContextManager[Any]:
+    """Return a context in which weights are read in the dtype of the layer, as in Keras' `__call__`."""
+    return AutocastScope(layer.compute_dtype)

@@ -62,6 +62,12 @@ MAKE = {
         seed=1,
         **s,
     ),
+    "causal decoder block": lambda **s: layers.DecoderBlock(
+        3, 13, dropout=0.1, norm_first=False, position="shaw", remat=True, seed=1, **s
+    ),
+    "causal decoder": lambda **s: layers.Decoder(
+        2, 3, dropout=0.1, norm="rms", block_settings=[{"window": 2, "position": "alibi"}, {}], seed=1, **s
+    ),
     "average": lambda **s: layers.AveragePooling(**s),
     "max": lambda **s: layers.MaxPooling(**s),
     "first token": lambda **s: layers.FirstTokenPooling(**s),
