@@ -28,10 +28,11 @@ exclude_patterns = [".*", "site"]
 myst_heading_anchors = 4  # the anchors of GitHub
 
 # Steps of training, saving and LoRA, which other modules of this project call.
-_STEPS = """alternatives attended baselines beside_wide call_tokens check_lora compile_again
-compile_from_config compute_mask config_type create_metrics default_optimizer from_config get_compile_config
-head hidden_batches learning_rates lora_parts model_type pairs parts_beside predict_batches
-relative_projection sees_distance start_lora starting_point step_span stride tuned_config_type"""
+_STEPS = """alternatives attended baselines beside_wide bounds_cache call_tokens check_lora check_memory
+compile_again compile_from_config compute_mask config_type create_metrics default_optimizer from_config
+get_compile_config given_memory head hidden_batches keys_and_values learning_rates lora_parts memory_pairs
+model_type new_cache pairs parts_beside predict_batches queries reach relative_projection sees_distance
+slides start_lora starting_point step_span step_tokens stride tuned_config_type"""
 autodoc_default_options = {
     "members": True,
     "inherited-members": True,

@@ -21,8 +21,8 @@ RENAMED_IN_CALLS = {
     "key_mask": "`mask`",
     "value_mask": "`mask`",
     "query": "`inputs`, of which the layer makes queries, keys and values",
-    "key": "`inputs` alone: for keys of another sequence use keras.layers.MultiHeadAttention",
-    "value": "`inputs` alone: for values of another sequence use keras.layers.MultiHeadAttention",
+    "key": "`inputs` alone: for keys of another sequence use `MultiHeadCrossAttention`, and its `memory`",
+    "value": "`inputs` alone: for values of another sequence use `MultiHeadCrossAttention`, and its `memory`",
 }
 RENAMED_ARGUMENTS = {
     "key_dim": "`head_dim`",

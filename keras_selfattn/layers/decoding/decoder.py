@@ -205,7 +205,7 @@ class Decoder(StackBase):
                 real = ops.ones(ops.shape(memory.inputs)[:2], dtype="bool")
             cache["memory_mask"] = real
             tokens = memory.beside(PaddedTokens(memory.inputs, None))
-        cache["blocks"] = [block.start(batch, max_length, tokens) for block in self._blocks]
+        cache["blocks"] = [block.new_cache(batch, max_length, tokens) for block in self._blocks]
         return cache
 
     def step(self, tokens: Tensor, cache: Cache) -> tuple[Tensor, Cache]:

@@ -193,7 +193,7 @@ class DecoderBlock(BlockBase):
             weights += list(of_memory[1:]) if return_weights else []
         return (outputs, *weights) if weights else outputs
 
-    def start(self, batch: Tensor, max_length: int | None, memory: Memory | None) -> Cached:
+    def new_cache(self, batch: Tensor, max_length: int | None, memory: Memory | None) -> Cached:
         """Return the cache of the block before the first token; see `Decoder.start`."""
         cached = self._attention.new_cache(batch, max_length)
         if memory is None:
