@@ -7,7 +7,7 @@ import reference
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs
 
-from keras_selfattn.layers import MultiHeadCrossAttention, attention_paths
+from keras_selfattn.layers import Decoder, MultiHeadCrossAttention, attention_paths
 
 S, MEMORY_WIDTH = 13, 17
 MASK = np.array([[1] * 5 + [0, 0], [0, 1, 1, 1, 0, 1, 1]], bool)
@@ -150,6 +150,19 @@ def test_masks_that_keras_propagates_reach_both_sides_in_a_model_and_in_its_file
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(array(again([ids, others])), array(model([ids, others])))
+
+
+@tensorflow_only
+@pytest.mark.slow
+def test_a_savedmodel_of_an_encoder_and_a_decoder_answers_the_same_without_its_layers(tmp_path):
+    import tensorflow as tf
+
+    model = model_of_ids(Decoder(1, 1, feed_forward_dim=8))
+    model.export(tmp_path, verbose=False)
+    served = tf.saved_model.load(str(tmp_path))
+    for length, other in ((3, 4), (0, 2), (2, 0), (90, 40)):
+        ids = [np.random.default_rng(1).integers(0, 9, (3, size)).astype("int32") for size in (length, other)]
+        close(served.serve([tf.constant(each) for each in ids]), array(model(ids)))
 
 
 def test_symbolic_and_eager_shapes_agree():
