@@ -60,6 +60,7 @@ MODULES = (
     "rows/kind.py",
     "rows/label_names.py",
     "rows/series.py",
+    "rows/span_schemes.py",
     "rows/targets.py",
     "rows/text_pairs.py",
     "rows/text_spans.py",
