@@ -31,11 +31,11 @@ class LearnedPieces(LearnedWords):
         others = [each for each in super().alternatives() if not {"tokens", "lowercase"} & each.keys()]
         return [{"vocabulary_size": 2_000}, *others]
 
-    def tokenizer_of(self, vocabulary: Sequence[str]) -> LearnedBytePairs:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> Any:
         """Return the tokenizer of merges."""
         return LearnedBytePairs(vocabulary, self._config.max_tokens)
 
-    def learn_tokenizer(self, texts: Sequence[Any], start: Any) -> LearnedBytePairs:
+    def learn_tokenizer(self, texts: Sequence[Any], start: Any) -> Any:
         """Return the tokenizer of the training texts, or pairs, or of the model to start from."""
         pairs = isinstance(texts[0], tuple)
         self.tokenizer_of([])  # refuses a limit without room before the pieces are learned
@@ -47,11 +47,11 @@ class LearnedPieces(LearnedWords):
         warn_of_cut(cut, len(texts), self._config.max_tokens, pairs=pairs)
         return tokenizer
 
-    def rows(self, tokenizer: LearnedBytePairs, texts: Sequence[str]) -> list[np.ndarray]:
+    def rows(self, tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32 `[T]`."""
         return tokenizer.rows(texts)[0]
 
-    def rows_of_pairs(self, tokenizer: LearnedBytePairs, pairs: Sequence[TextPair]) -> list[np.ndarray]:
+    def rows_of_pairs(self, tokenizer: Any, pairs: Sequence[TextPair]) -> list[np.ndarray]:
         """Return ids and types of each pair, int32 `[T, 2]`; of both orders `[T, 4]`."""
         return tokenizer.rows_of_pairs(pairs, both_orders=self._config.symmetric)[0]
 

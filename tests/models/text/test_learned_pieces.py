@@ -81,6 +81,16 @@ def test_pairs_have_types_and_scores_have_pieces():
     np.testing.assert_allclose(found[1:2], model(tf.constant(PAIRS[:1])), rtol=1e-4)
 
 
+def test_symmetric_pairs_have_the_pieces_of_both_orders():
+    found = []
+    for symmetric in (True, False):
+        words = LearnedPieces(models.TextConfig(**W, tokens="pieces", symmetric=symmetric))
+        found.append(words.rows_of_pairs(words.tokenizer_of([]), [("ab", "c"), ("c", "ab")]))
+    (row, again), orders = found
+    np.testing.assert_array_equal(row, again)
+    assert sorted([row[:, :2].tolist(), row[:, 2:].tolist()]) == sorted(each.tolist() for each in orders)
+
+
 def test_the_wide_path_reads_the_words_that_it_always_read():
     texts = tf.constant(TEXTS[:4])
     of_words = ngram_ids(models.TextConfig(**W), texts)
