@@ -295,7 +295,7 @@ def test_where_sizes_are_known_only_when_it_runs_a_mask_of_keys_holds_for_every_
         ({"use_causal_mask": True}, "pass `causal=True` in the constructor"),
         ({"padding_mask": np.ones((BATCH, LENGTH), bool)}, "pass `mask`"),
         ({"query_mask": np.ones((BATCH, LENGTH), bool)}, "pass `mask`"),
-        ({"key": inputs()}, "pass `inputs` alone.*keras.layers.MultiHeadAttention"),
+        ({"key": inputs()}, "pass `inputs` alone.*`MultiHeadCrossAttention`"),
     ],
 )
 @pytest.mark.parametrize(
