@@ -187,11 +187,11 @@ class Decoder(StackBase):
         with computing(self):
             if memory is None:
                 return self._cache(batch_size, max_length, None)
-            memory = self._as_inputs(memory)
-            checked_sequence(tuple(memory.shape))
-            real = token_mask(memory, memory_mask, memory_lens, ("memory_mask", "memory_lens"))  # [B, S]
-            given = GivenMemory(memory, PairMask(real, None, None, (None, None), of_one_sequence=False))
-            return self._cache(ops.shape(memory)[0], max_length, given)
+            sequence: Any = self._as_inputs(memory)
+            checked_sequence(tuple(sequence.shape))
+            real = token_mask(sequence, memory_mask, memory_lens, ("memory_mask", "memory_lens"))  # [B, S]
+            given = GivenMemory(sequence, PairMask(real, None, None, (None, None), of_one_sequence=False))
+            return self._cache(ops.shape(sequence)[0], max_length, given)
 
     def _as_inputs(self, x: Any) -> Any:
         return ops.cast(ops.convert_to_tensor(x), self.compute_dtype)
