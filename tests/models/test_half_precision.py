@@ -56,6 +56,11 @@ CASES = {
         PAIRS,
         one_label(PAIRS),
     ),
+    "symmetric": lambda folder: (
+        learned(models.TextClassifier(SMALL | {"symmetric": True}), PAIRS[:8], alternating(PAIRS[:8])),
+        PAIRS,
+        one_label(PAIRS),
+    ),
     "scores": lambda folder: (
         learned(models.TextRegressor(SMALL), TEXTS[:8], [0.0, 1.0] * 4),
         TEXTS,

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(folder):
-    options = ("--epochs", 30, "--learning-rate", 0.005, "--dropout", 0, "--batch-size", 16)
+    options = ("--epochs", 60, "--learning-rate", 0.005, "--dropout", 0, "--batch-size", 16)
     options = ("--from", folder / "bert", *options, "--output", folder / "run")
     code, said = invoke("train", folder / "scored.csv", "--task", "embedding", *options)
     assert code == 0, said
