@@ -139,7 +139,8 @@ class MultiHeadCrossAttention(AttentionBase):
         restore_state(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return super().__call__(*args, **with_mask_of_inputs(args, options))
+        args, options = with_mask_of_inputs(args, options)
+        return super().__call__(*args, **options)
 
     def call(
         self,
@@ -247,16 +248,19 @@ class MultiHeadCrossAttention(AttentionBase):
         return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
 
-def with_mask_of_inputs(args: tuple, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a call with the mask that Keras propagates with its first argument.
+def with_mask_of_inputs(args: tuple, options: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """Return the arguments of a call with the mask that Keras propagates with the first of them.
 
     Keras itself hands a `mask` to layers with one tensor as argument alone.
 
     Args:
-        args: of the call.
+        args: of the call; the third is the mask.
         options: of the call, by name.
     """
-    inputs = args[0] if args else options.get("inputs")
-    given = len(args) > 2 or options.get("mask") is not None
-    mask = None if given else get_keras_mask(inputs)
-    return options if mask is None else {**options, "mask": mask}
+    inputs, by_place = (args[0] if args else options.get("inputs")), len(args) > 2
+    if (args[2] if by_place else options.get("mask")) is not None:
+        return args, options
+    mask = get_keras_mask(inputs)
+    if mask is None:
+        return args, options
+    return ((*args[:2], mask, *args[3:]), options) if by_place else (args, {**options, "mask": mask})

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 from keras import ops
+from keras.src.backend import get_keras_mask  # Keras exports no way to read the mask of a tensor
 
 from keras_selfattn.layers.argument_checks import checked_count, checked_sequence, or_none
 from keras_selfattn.layers.attention_paths import GivenMemory, PaddedTokens, on_tokens
@@ -97,7 +98,8 @@ class Decoder(StackBase):
         super().build(inputs_shape)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return super().__call__(*args, **with_mask_of_inputs(args, options))
+        args, options = with_mask_of_inputs(args, options)
+        return super().__call__(*args, **options)
 
     def call(
         self,
@@ -152,7 +154,7 @@ class Decoder(StackBase):
 
         Args:
             memory: float `[batch, memory length, memory features]`, if the decoder was built with one.
-            memory_mask: bool `[batch, memory length]`, True = a real token.
+            memory_mask: bool `[batch, memory length]`, True = a real token; propagated by Keras.
             memory_lens: int `[batch]`, the number of leading real tokens of the memory.
             max_length: the most tokens that steps may come to. It may be None if each block has a window.
             batch_size: number of rows, without a memory alone.
@@ -173,6 +175,8 @@ class Decoder(StackBase):
             )
         masks = {"memory_mask": memory_mask, "memory_lens": memory_lens}
         self._blocks[0].check_memory(memory, masks)
+        if memory_mask is None and memory is not None:
+            memory_mask = get_keras_mask(memory)  # Keras hands it to calls alone
         or_none(checked_count, "max_length", max_length)
         if max_length is None and not all(block.bounds_cache for block in self._blocks):
             raise ValueError(

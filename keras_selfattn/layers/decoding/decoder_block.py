@@ -108,7 +108,8 @@ class DecoderBlock(BlockBase):
         self._cross_attention_norm.build(inputs_shape)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return super().__call__(*args, **with_mask_of_inputs(args, options))
+        args, options = with_mask_of_inputs(args, options)
+        return super().__call__(*args, **options)
 
     def call(
         self,

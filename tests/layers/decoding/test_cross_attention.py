@@ -152,6 +152,13 @@ def test_masks_that_keras_propagates_reach_both_sides_in_a_model_and_in_its_file
     np.testing.assert_array_equal(array(again([ids, others])), array(model([ids, others])))
 
 
+def test_a_mask_that_keras_propagates_counts_beside_a_mask_of_none():
+    ids = np.array([[1, 2, 3], [1, 0, 0]])
+    x = keras.layers.Embedding(6, WIDTH, mask_zero=True)(ids)
+    layer, other = built(), np.ones((2, 4, MEMORY_WIDTH), "float32")
+    assert (array(layer(x, other, None, np.ones((2, 4), bool)))[ids == 0] == 0).all()
+
+
 @tensorflow_only
 @pytest.mark.slow
 def test_a_savedmodel_of_an_encoder_and_a_decoder_answers_the_same_without_its_layers(tmp_path):

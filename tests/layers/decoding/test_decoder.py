@@ -168,6 +168,15 @@ def test_a_step_leaves_the_cache_that_it_was_given():
     np.testing.assert_array_equal(array(decoder.step(x[:, :2], cache)[0]), array(first))
 
 
+def test_steps_know_the_padding_that_keras_propagates_with_a_memory():
+    ids = np.array([[1, 2, 3, 4, 5], [1, 2, 0, 0, 0], [3, 1, 4, 0, 0]])
+    other = keras.layers.Embedding(6, MEMORY_WIDTH, mask_zero=True)(ids)
+    decoder, x = built(), inputs()
+    cache = decoder.start(other, max_length=T)
+    np.testing.assert_array_equal(array(cache["memory_mask"]), ids > 0)
+    close(stepped(decoder, x, cache, [T])[0], decoder(x, other))
+
+
 def test_padding_of_the_memory_has_no_effect_in_steps_even_if_it_is_not_a_number():
     decoder, x, other = built(), inputs(), memory()
     wanted = array(decoder(x, other, memory_lens=LENS))
