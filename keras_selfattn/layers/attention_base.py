@@ -5,7 +5,7 @@ G (key-value heads), D (features of one head), N (tokens).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 import keras
@@ -71,6 +71,7 @@ class AttentionBase(keras.layers.Layer):
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
     _may_pack: ClassVar[bool] = True
+    _renamed_in_calls: ClassVar[Mapping[str, str]] = RENAMED_IN_CALLS
     _formula: Formula
 
     def __init__(
@@ -99,8 +100,8 @@ class AttentionBase(keras.layers.Layer):
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        if not RENAMED_IN_CALLS.keys().isdisjoint(options):
-            refuse_renamed(options, RENAMED_IN_CALLS)
+        if not self._renamed_in_calls.keys().isdisjoint(options):
+            refuse_renamed(options, self._renamed_in_calls)
         return super().__call__(*args, **options)
 
     def call(

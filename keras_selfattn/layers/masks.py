@@ -148,6 +148,8 @@ def cross_mask(
 
 def check_memory(inputs: Tensor, memory: Tensor) -> None:
     """Raise ValueError unless `memory` is a sequence `[B, S, D']` of as many rows as `inputs`."""
+    if memory is None:
+        raise ValueError("`memory` must be a sequence, [batch, length, features]. Received None.")
     shape = tuple(memory.shape)
     if len(shape) != 3:
         raise ValueError(f"`memory` must have shape [batch, length, features]. Received shape {shape}.")

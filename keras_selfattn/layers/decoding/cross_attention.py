@@ -11,6 +11,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask  # Keras exports no way to read the mask of a tensor
 
 from keras_selfattn.layers.argument_checks import (
+    RENAMED_IN_CALLS,
     checked_flag,
     checked_kv_heads,
     checked_positive,
@@ -35,6 +36,15 @@ from keras_selfattn.layers.weights.settings import LayerArguments
 Tensor = Any
 
 _SETTINGS = ("dropout", "num_kv_heads", "scale", "qk_norm", "logit_cap")
+_OF_MEMORY = "`memory`, of which the layer makes keys and values"
+_RENAMED = {
+    **{name: ours for name, ours in RENAMED_IN_CALLS.items() if name != "use_causal_mask"},
+    "query": "`inputs`, of which the layer makes queries",
+    "key": _OF_MEMORY,
+    "value": _OF_MEMORY,
+    "key_mask": "`memory_mask`",
+    "value_mask": "`memory_mask`",
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -101,6 +111,7 @@ class MultiHeadCrossAttention(AttentionBase):
     """
 
     _arguments = (*(name for name in AttentionBase._arguments if name != "causal"), *_SETTINGS)
+    _renamed_in_calls = _RENAMED
 
     def __init__(
         self,
@@ -116,7 +127,13 @@ class MultiHeadCrossAttention(AttentionBase):
         seed: int | None = None,
         **kwargs: Unpack[LayerArguments],
     ) -> None:
+        if "causal" in kwargs:
+            raise TypeError(
+                "No token of the memory comes after a query: leave `causal` out, or give an "
+                f"`attention_mask`. Received causal={kwargs['causal']!r}."
+            )
         super().__init__(num_heads, head_dim, use_bias=use_bias, seed=seed, **kwargs)
+        self._memory_features: int | None = None
         self.dropout = dropout
         self.weights_dropout = Dropout(dropout, self.seed, dtype=self.dtype_policy, name="dropout")
         self.num_kv_heads = checked_kv_heads(num_kv_heads, self.num_heads)
@@ -126,10 +143,11 @@ class MultiHeadCrossAttention(AttentionBase):
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
         kv_heads = self.num_kv_heads or self.num_heads
+        self._memory_features = checked_sequence(memory_shape)
         self._build_projections(
             inputs_shape,
             Projected("query", [self.num_heads]),
-            Projected("key_value", [kv_heads, kv_heads], checked_sequence(memory_shape)),
+            Projected("key_value", [kv_heads, kv_heads], self._memory_features),
         )
         self.input_spec = sequence_spec(checked_sequence(inputs_shape))
         product = self._dot_product = DotProduct.of(self, self._head_dim)
@@ -204,6 +222,7 @@ class MultiHeadCrossAttention(AttentionBase):
 
     def keys_and_values(self, memory: Tensor, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Return keys and values `[B, G, S, D]`, packed `[M, G, D]`, of tokens `[M, memory features]`."""
+        self._check_features(memory)
         if memory.dtype != self.compute_dtype:  # as a map of policies says
             memory = ops.cast(memory, self.compute_dtype)
         key, value = self._projections[1](memory, tokens)
@@ -224,6 +243,14 @@ class MultiHeadCrossAttention(AttentionBase):
         context, _ = softmax_attention(query, *heads, mask, self._formula, lambda: None)
         return self._outputs(tokens.join_heads(context), tokens)
 
+    def _check_features(self, memory: Tensor) -> None:
+        wanted = self._memory_features
+        if wanted is not None and memory.shape[-1] != wanted:
+            raise ValueError(
+                f"`memory` must have {wanted} features, as where {self.name} was built. "
+                f"Received {memory.shape[-1]}."
+            )
+
     def compute_output_shape(self, inputs_shape: tuple, memory_shape: tuple | None = None) -> tuple:
         return tuple(inputs_shape)
 
@@ -241,6 +268,7 @@ class MultiHeadCrossAttention(AttentionBase):
     ) -> Any:
         check_masks(inputs, mask, valid_lens, None, self.num_heads)
         check_cross_masks(inputs, memory, memory_mask, memory_lens, attention_mask, self.num_heads)
+        self._check_features(memory)
         outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_weights:
             return outputs

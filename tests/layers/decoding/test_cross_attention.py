@@ -241,6 +241,8 @@ def test_a_penalty_of_outputs_is_that_of_every_projection():
     ("call", "said"),
     [
         ({"memory": np.ones((BATCH, S))}, r"`memory` must have shape \[batch, length, features\]"),
+        ({"memory": None}, "`memory` must be a sequence.*Received None"),
+        ({"memory": np.ones((BATCH, S, 3), "float32")}, "`memory` must have 17 features.*Received 3"),
         (
             {"memory": np.ones((3, S, MEMORY_WIDTH))},
             "`memory` must have as many rows as `inputs`, 2.*Received 3",
@@ -268,9 +270,18 @@ def test_a_bad_memory_or_mask_is_named(call, said):
         built()(inputs(), **{"memory": memory().astype("float32"), **call})
 
 
+def test_nothing_of_it_is_causal():
+    with pytest.raises(TypeError, match="leave `causal` out.*Received causal=True"):
+        MultiHeadCrossAttention(2, causal=True)
+
+
 def test_names_of_keras_are_refused_and_a_missing_memory_too():
     with pytest.raises(TypeError, match="`return_attention_scores`"):
         built()(inputs(), memory(), return_attention_scores=True)
+    with pytest.raises(TypeError, match="`value` has another name here: pass `memory`"):
+        built()(inputs(), value=memory())
+    with pytest.raises(TypeError, match="use_causal_mask"):
+        built()(inputs(), memory(), use_causal_mask=True)
     with pytest.raises(TypeError, match="memory"):
         built()(inputs())
 

@@ -261,6 +261,7 @@ def test_more_tokens_than_places_and_rows_apart_are_refused_and_nan_in_a_graph()
         (lambda d: d.start(memory(), max_length=3, batch_size=3), "`batch_size` must be given without"),
         (lambda d: d.start(memory()[0], max_length=3), r"must have shape \[batch, length, features\]"),
         (lambda d: d.start(memory(), memory_lens=LENS + 1, max_length=3), "`memory_lens` must lie between 0"),
+        (lambda d: d.start(memory()[..., :2], max_length=3), "`memory` must have 4 features.*Received 2"),
         (lambda d: d.step(inputs(1), {}), "`cache` must be what `start` or `step` of this decoder returned"),
         (lambda d: d.step(inputs(1, 5), d.start(memory(), max_length=3)), "`tokens` must have 6 features"),
         (lambda d: d.step(inputs(1)[:, 0], d.start(memory(), max_length=3)), r"must have shape \[batch, len"),
