@@ -194,6 +194,15 @@ class MultiHeadSelfAttention(AttentionBase):
         heads = self.num_kv_heads or self.num_heads
         return new_keys(batch, heads, self._head_dim, self.compute_dtype, self._reach[0], max_length)
 
+    def is_cached(self, heads: Tensor) -> bool:
+        """Return True if keys or values of a cache, `[B, G, C, D]`, may be this layer's."""
+        shape = tuple(heads.shape)
+        wanted = (self.num_kv_heads or self.num_heads, self._head_dim)
+        # A graph may not know a size.
+        return len(shape) == 4 and all(
+            each in (None, size) for each, size in zip(shape[1::2], wanted, strict=True)
+        )
+
     def step_tokens(self, x: Tensor, tokens: PaddedTokens, cached: Cached) -> tuple[Tensor, Cached]:
         """Return outputs `[N, features]` of a step's tokens, and the cache after it; see `Decoder.step`."""
         query, key, value = self._heads(x, tokens)

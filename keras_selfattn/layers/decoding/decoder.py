@@ -230,7 +230,7 @@ class Decoder(StackBase):
                 and more tokens than the cache has places for. In a graph the last two cannot be raised on
                 every backend: the outputs are NaN, or the graph of TensorFlow fails.
         """
-        if not is_cache(cache, self.num_layers):
+        if not (is_cache(cache, self.num_layers) and self._may_read(cache)):
             raise ValueError(
                 "`cache` must be what `start` or `step` of this decoder returned. Received "
                 f"{type(cache).__name__}."
@@ -242,6 +242,11 @@ class Decoder(StackBase):
                     f"`tokens` must have {self._features} features. Received shape {tuple(inputs.shape)}."
                 )
             return self._step(inputs, cache)
+
+    def _may_read(self, cache: Cache) -> bool:
+        of_memory = self._blocks[0].reads_memory
+        fits = (block.fits(each) for block, each in zip(self._blocks, cache["blocks"], strict=True))
+        return ("memory_mask" in cache) == of_memory and all(fits)
 
     def _step(self, inputs: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         position, count = cache["position"], ops.shape(inputs)[1]

@@ -219,6 +219,17 @@ class DecoderBlock(BlockBase):
         x, after, _ = self._sublayers(x, tokens, False, attend, to_memory)
         return x, {**cached, **after}
 
+    def fits(self, cached: Any) -> bool:
+        """Return True if `cached` has the names and sizes of a cache of this block."""
+        names = {"key", "value", *(("memory_key", "memory_value") if self.reads_memory else ())}
+        named = isinstance(cached, dict) and cached.keys() == names
+        return named and all(map(self._attention.is_cached, cached.values()))
+
+    @property
+    def reads_memory(self) -> bool:
+        """True if the block was built with a memory."""
+        return self._cross_attention is not None
+
     @property
     def bounds_cache(self) -> bool:
         """True if a window bounds the keys that a step needs."""

@@ -281,6 +281,21 @@ def test_wrong_calls_are_named(call, said):
         call(built())
 
 
+@pytest.mark.parametrize(
+    ("settings", "of_memory"), [({"num_kv_heads": 1}, True), ({"head_dim": 5}, True), ({}, False)]
+)
+def test_a_cache_of_another_decoder_is_refused(settings, of_memory):
+    """A decoder with as many blocks has other heads, or reads no memory."""
+    here, other = layers.Decoder(1, 2), layers.Decoder(1, 2, **settings)
+    here.build((None, None, WIDTH), (None, None, MEMORY_WIDTH))
+    other.build((None, None, WIDTH), (None, None, MEMORY_WIDTH) if of_memory else None)
+    given = {"memory": memory()} if of_memory else {"batch_size": BATCH}
+    with pytest.raises(ValueError, match="`cache` must be what `start` or `step` of this decoder returned"):
+        here.step(inputs(1), other.start(**given, max_length=3))
+    with pytest.raises(ValueError, match="`cache` must be what `start` or `step` of this decoder returned"):
+        other.step(inputs(1), here.start(memory(), max_length=3))
+
+
 @pytest.mark.parametrize("kind", [layers.Decoder, layers.DecoderBlock])
 def test_a_decoder_is_always_causal(kind):
     with pytest.raises(TypeError, match="A decoder is always causal"):
