@@ -241,6 +241,11 @@ class Decoder(StackBase):
                 raise ValueError(
                     f"`tokens` must have {self._features} features. Received shape {tuple(inputs.shape)}."
                 )
+            rows = inputs.shape[0], cache["position"].shape[0]
+            if None not in rows and rows[0] != rows[1]:
+                raise ValueError(
+                    f"`tokens` must have as many rows as `cache`, {rows[1]}. Received {rows[0]}."
+                )
             return self._step(inputs, cache)
 
     def _may_read(self, cache: Cache) -> bool:

@@ -265,6 +265,7 @@ def test_more_tokens_than_places_and_rows_apart_are_refused_and_nan_in_a_graph()
         (lambda d: d.step(inputs(1), {}), "`cache` must be what `start` or `step` of this decoder returned"),
         (lambda d: d.step(inputs(1, 5), d.start(memory(), max_length=3)), "`tokens` must have 6 features"),
         (lambda d: d.step(inputs(1)[:, 0], d.start(memory(), max_length=3)), r"must have shape \[batch, len"),
+        (lambda d: d.step(inputs(1, batch=1), d.start(memory(), max_length=3)), "`tokens` must have as many"),
         (lambda d: d(inputs()), "was built with a `memory`: pass it"),
         (lambda d: layers.Decoder(1, 2).start(memory(), max_length=3), "`start` needs a built decoder"),
         (lambda d: built(of_memory=False)(inputs(), memory()), "was built without a `memory`"),
