@@ -184,12 +184,24 @@ def names_of(targets: Any) -> list[str] | None:
 
         >>> names_of(TableRows([[4.5, 3.0]], ["style", "content"])), names_of([[4.5, 3.0]])
         (['style', 'content'], None)
+
+    Raises:
+        DataError: for two numbers of one name, and for an empty name: answers are told by their names.
     """
     columns = targets.columns if isinstance(targets, TableRows) else []
     # Numbers from 0 on are the names that libraries give to columns without any.
     if len(columns) < 2 or columns == list(range(len(columns))):
         return None
-    return list(map(str, columns))
+    names = list(map(str, columns))
+    # Columns differ, but not those of a list, `grade_1`, …, from one of that name, nor 1 from "1".
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None or "" in names:
+        wrong = "a column has no name" if twice is None else f"two columns have the name {twice!r}"
+        raise DataError(
+            f"Among the numbers to learn, {wrong}. Rename it, because answers are told by their names. "
+            f"Received {', '.join(map(repr, names[:_SHOWN]))}."
+        )
+    return names
 
 
 def as_numbers(y: Any) -> list[np.ndarray]:

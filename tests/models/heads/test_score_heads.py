@@ -7,6 +7,7 @@ import pytest
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
+from keras_selfattn.rows.containers import TableRows
 
 X, WIDE = np.ones((1, 2), "float32"), np.array([[3.0]], "float32")
 
@@ -58,3 +59,11 @@ def test_the_loss_of_bounded_scores_is_least_at_the_score_itself():
     found = [float(loss(np.array([[0.3]], "float32"), np.array([[p]], "float32"))) for p in (0.2, 0.3, 0.4)]
     assert found[1] == pytest.approx(-(0.3 * np.log(0.3) + 0.7 * np.log(0.7)), rel=1e-5)
     assert found[1] < min(found[0], found[2])
+
+
+@pytest.mark.parametrize("columns", [["grade_1", "grade_2", "grade_1"], [1, "1", "2"], ["a", "", "b"]])
+def test_names_that_do_not_tell_scores_apart_are_refused(columns):
+    """A column of lists, `grade`, gives `grade_1`, …; beside it there may be a column of that name."""
+    table = TableRows(np.eye(3), columns)
+    with pytest.raises(DataError, match="because answers are told by their names"):
+        ScoreHead.from_targets(table)
