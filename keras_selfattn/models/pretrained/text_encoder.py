@@ -16,6 +16,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models import compiling
 from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.batches.rows import Rows, check_columns
+from keras_selfattn.models.batches.sources import is_source
 from keras_selfattn.models.config import checked_config
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.long_rows import warn_of_cut
@@ -27,8 +28,10 @@ from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.pretrained.vector_head import VectorHead, check_learnable
 from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.rows.containers import columns_of
+from keras_selfattn.rows.targets import SIMILARITY
 from keras_selfattn.rows.text_groups import TEXT_GROUPS, TextGroup, numbered, texts_of_row
-from keras_selfattn.rows.text_pairs import is_table_of_pairs, pairs_of_table
+from keras_selfattn.rows.text_pairs import is_table_of_pairs, pairs_of_table, refuse_columns
 
 Tensor = Any
 
@@ -77,8 +80,8 @@ class TextEncoder(RawModel):
         RunError: if the folder or one of its files is missing or broken.
         ConfigError: for a family, a tokenizer or a module that cannot be read, and for weights that do not
             fit; it names all of them.
-        DataError: of `fit`, for texts alone, for scores that are none or all alike, and for groups whose
-            second texts all belong to all first ones.
+        DataError: of `fit`, for texts alone, for scores that are none or all alike, for groups whose second
+            texts all belong to all first ones, and for batches of one pair, which is compared with none.
 
     Example (random weights; with a folder's, `TextEncoder(start="all-MiniLM-L6-v2")`):
 
@@ -165,7 +168,7 @@ class TextEncoder(RawModel):
                 "The model was trained before, or loaded. Make a new one, `TextEncoder(start=folder)`, for a "
                 "training from its beginning; `fit` goes on from the weights that there are."
             )
-        check_learnable(self.read_rows(x, y, sample_weight, VectorHead).targets)
+        check_learnable(self.read_rows(self.given_rows(x), y, sample_weight, VectorHead).targets)
         self._began = True
 
     def create_metrics(self, targets: Sequence[Any]) -> None:
@@ -190,7 +193,15 @@ class TextEncoder(RawModel):
         return VectorHead
 
     def given_rows(self, x: Any) -> Any:
-        return pairs_of_table(x) if is_table_of_pairs(x) else super().given_rows(x)
+        # A source may have an attribute of any kind that is named as that of a table's columns.
+        if is_source(x):
+            return super().given_rows(x)
+        if is_table_of_pairs(x):
+            return pairs_of_table(x)
+        # By their order, an `id` would be the first text. Inputs of Keras are a dict.
+        if columns_of(x) and not isinstance(x, Mapping):
+            refuse_columns(self.row_kind.plural, x)
+        return super().given_rows(x)
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
         if weights is not None:
@@ -223,9 +234,24 @@ class TextEncoder(RawModel):
                     '`score_loss="order"`.'
                 )
 
+    def _check_learnable_alone(self, targets: Sequence[Any]) -> None:
+        """Raise DataError for batches of one row whose loss would be 0, whatever their vectors are."""
+        scored = SIMILARITY.is_score(targets[0])
+        if scored and self.config.score_loss == "cosine":
+            return
+        if not scored and any(number >= 0 for numbers in targets for number in numbers[2:]):
+            return
+        ways = "`score_loss` (--score-loss) cosine" if scored else "negatives"
+        raise DataError(
+            "With `batch_size` (--batch-size) 1, a step has no other pair to compare with, so nothing is "
+            f"learned. Give 2 or more, or {ways}."
+        )
+
     def _learn(self, rows: Rows | None, head: Head, validation: Any, size: int | None, kwargs: Any) -> Any:
         if rows is not None:
             check_learnable(rows.targets)
+            if size == 1:
+                self._check_learnable_alone(rows.targets)
         return super()._learn(rows, head, validation, size, kwargs)
 
     def _learn_front_end(self, rows: Rows) -> None:

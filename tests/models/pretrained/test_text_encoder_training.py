@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from pretrained_folders import BERT, MPNET, belonging_in_loops, write_folder
@@ -80,6 +81,31 @@ def test_a_step_moves_the_tables_and_all_layers(model):
     names = [weight.path for weight, moves in zip(model.weights, moved, strict=True) if not moves]
     # A bias of keys changes no attention.
     assert all(name.endswith("key/bias") for name in names), names
+
+
+@pytest.mark.parametrize(("groups", "scores"), [(PAIRS, SCORES), (PAIRS, None)], ids=["scores", "groups"])
+def test_batches_of_one_pair_are_refused_since_they_would_teach_nothing(model, groups, scores):
+    """Their loss is 0, whatever the vectors are."""
+    model.compile()
+    with pytest.raises(DataError, match=r"With `batch_size` \(--batch-size\) 1, a step has no other pair"):
+        model.fit(groups, scores, batch_size=1, epochs=1, verbose=0)
+
+
+@pytest.mark.parametrize("columns", [["id", "text", "text_pair"], ["doc", "query"], ["words"]])
+def test_a_table_of_other_columns_is_refused(model, columns):
+    """By their order, ids would be the first texts."""
+    table = pd.DataFrame([["a"] * len(columns), ["b"] * len(columns)], columns=columns)
+    for call in (model.predict, model.fit, model.adapt):
+        with pytest.raises(
+            DataError, match=rf"a table of the columns '{columns[0]}'.*'text' and 'text_pair'"
+        ):
+            call(table)
+
+
+@pytest.mark.slow
+def test_a_group_with_a_negative_is_learned_alone(model):
+    model.compile()
+    assert model.fit(GROUPS[:1], batch_size=1, epochs=1, verbose=0).history["loss"][0] > 0
 
 
 @pytest.mark.slow
