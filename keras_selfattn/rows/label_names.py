@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.rows.containers import ordered_rows, refuse_table
+from keras_selfattn.rows.containers import TableRows, ordered_rows, refuse_table
 from keras_selfattn.rows.written_lists import written_list
 
 _NUMBERS = ("a boolean", "an integer", "a fraction")
@@ -157,6 +157,9 @@ def label_rows(labels: Any) -> list[Any]:
     if hasattr(labels, "to_list"):  # a Series, a ragged tensor
         return list(labels.to_list())
     labels = ordered_rows(labels)
+    # Of `LabelledRows`, which keep a table of numbers: its columns may be 0 and 1 of a label each.
+    if isinstance(labels, TableRows) and len(labels.columns) > 1:
+        refuse_table("The labels", labels)
     if isinstance(labels, list | tuple):
         return list(labels)
     if not hasattr(labels, "__array__"):

@@ -1,5 +1,7 @@
 """Labelled rows: the split keeps shares, equal rows and every label; columns of any container are rows."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,6 +9,7 @@ import pytest
 
 from keras_selfattn.data.labelled import LabelledRows, as_rows, split_rows
 from keras_selfattn.errors import DataError
+from keras_selfattn.models import TextClassifier
 from keras_selfattn.rows.series import SERIES
 from keras_selfattn.rows.targets import NUMBERS
 
@@ -144,3 +147,14 @@ TEXTS = ["good film", "bad film", "fine film", "poor film"]
 def test_a_pair_of_columns_is_rows(container):
     rows = as_rows((container(TEXTS), container(["+", "-"] * 2)), "training rows")
     assert (rows.inputs, rows.targets, rows.source) == (TEXTS, ["+", "-"] * 2, "training rows")
+
+
+def test_a_table_of_numbers_is_no_labels_unless_a_model_is_declared_to_have_several():
+    """Each row of two columns of 0 and 1 would have the labels "0" and "1"."""
+    table: Any = pd.DataFrame({"+": [1, 0], "-": [0, 1]})
+    rows = LabelledRows(["good", "bad"], table, "made up")
+    with pytest.raises(DataError, match=r"The labels came as a table of the columns '\+', '-'"):
+        TextClassifier().head_type(rows.targets)
+    model = TextClassifier(multi_label=True)
+    read = model.read_rows(rows.inputs, rows.targets, None, model.head_type(rows.targets))
+    assert list(map(list, read.targets)) == [["+"], ["-"]]
