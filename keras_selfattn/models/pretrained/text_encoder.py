@@ -37,7 +37,7 @@ Tensor = Any
 
 # The peak of a training, a tenth of that of a classifier, whose head begins with nothing. With 800 pairs of
 # the STS benchmark, two epochs from MiniLM-L6, Spearman on 300 development rows: .884 before, with 2e-5 .886,
-# with 5e-5 .876, with 1e-4 .842.
+# with 5e-5 .876, with 1e-4 .842. Many pairs may bear more: docs/accuracy.md, "Pairs with scores".
 _RATE = 2e-5
 
 
