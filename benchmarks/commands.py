@@ -13,7 +13,6 @@ from benchmarks.soak.command import soak
 from keras_selfattn.cli.main import CommandGroup
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import columns, console
-from keras_selfattn.errors import DataError
 from keras_selfattn.options import SEPARATOR
 
 _CPU = {"cpu median ms": "CPU ms"}
@@ -517,9 +516,6 @@ def _settings(options: dict[str, Any]) -> Any:
 
 
 def _texts(data: Path, column: str, separator: str | None) -> list[str]:
-    from keras_selfattn.data.texts import read_table
+    from keras_selfattn.data.texts import read_corpus
 
-    texts = [text for text in read_table(data, column, column, separator=separator).inputs if text.strip()]
-    if not texts:
-        raise DataError(f"{data} has no text in its column {column!r}.")
-    return texts
+    return read_corpus(data, column, separator=separator)

@@ -46,13 +46,14 @@ def test_each_public_package_has_a_page_of_its_docstrings():
 
 
 def test_the_start_page_leads_to_each_page_of_the_documentation():
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     docs = ROOT / "docs"
+    lines = (docs / "index.md").read_text(encoding="utf-8").splitlines()
+    folders = [line.removesuffix("/*") for line in lines if line.endswith("/*")]
     pages = [page for folder in (docs, docs / "guides", docs / "tasks") for page in folder.glob("*.md")]
     assert len(pages) >= 25
     for page in pages:
         name = page.relative_to(docs).with_suffix("").as_posix()
-        assert name == "index" or f"\n{name}\n" in text, name
+        assert name == "index" or name in lines or page.parent.name in folders, name
 
 
 @built

@@ -225,7 +225,7 @@ def test_tensors_stay_those_of_keras(known):
     assert np.shape(model.predict_on_batch(tf.constant(TEXTS))) == (8, 2)
 
 
-def test_an_encoder_answers_a_batch_and_is_not_trained():
+def test_an_encoder_answers_a_batch_and_learns_from_groups_alone():
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film"]
     sizes = {"width": 8, "num_layers": 1, "num_heads": 2, "positions": 16, "max_tokens": 16}
     model = models.TextEncoder({**sizes, "vocabulary_size": 7}, vocabulary=vocabulary)
@@ -233,5 +233,5 @@ def test_an_encoder_answers_a_batch_and_is_not_trained():
     np.testing.assert_allclose(model.predict_on_batch(texts), model.predict(texts, verbose=0), atol=1e-6)
     assert model.predict_on_batch([]).shape == model.predict(np.array([]), verbose=0).shape == (0, 8)
     for method in (model.train_on_batch, model.test_on_batch):
-        with pytest.raises(ConfigError, match="is not trained"):
+        with pytest.raises(DataError, match=r"Received texts alone; the first is 'good film'"):
             method(texts, [1, 2, 3])

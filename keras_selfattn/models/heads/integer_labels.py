@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.rows.containers import TableRows
 from keras_selfattn.rows.label_names import label_rows
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?", re.IGNORECASE)
@@ -46,6 +47,8 @@ def named(targets: Any, labels: Sequence[str], *, per_position: bool = False) ->
         (['-', '+'], [1, 2])
     """
     if targets is None or hold_numbers(labels):
+        return targets
+    if isinstance(targets, TableRows) and len(targets.columns) > 1:  # zeros and ones, a column for each label
         return targets
     rows = []
     for row in label_rows(targets):
