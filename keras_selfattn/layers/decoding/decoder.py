@@ -133,9 +133,10 @@ class Decoder(StackBase):
             block.compute_output_spec(inputs, *args, return_weights=return_weights, **options)
             for block in self._blocks
         ]
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_weights:
-            return specs[-1]
-        return specs[-1][0], *(list(of_kind) for of_kind in zip(*(each[1:] for each in specs), strict=True))
+            return outputs
+        return outputs, *(list(of_kind) for of_kind in zip(*(each[1:] for each in specs), strict=True))
 
     def start(
         self,
