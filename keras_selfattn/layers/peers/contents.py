@@ -1,7 +1,7 @@
 """The settings and weights that are exchanged, in our form; those of a layer of ours; the refusals.
 
-Axes: D (features), H (heads), G (key-value heads), d (features of one head), F (features of the hidden
-    layer).
+Axes: D (features), M (features of the memory), H (heads), G (key-value heads), d (features of one head), F
+    (features of the hidden layer).
 """
 
 import math
@@ -14,13 +14,15 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.layers.encoder_block import EncoderBlock
+from keras_selfattn.layers.encoder_block import BlockBase
 from keras_selfattn.layers.norm import EPSILON
 from keras_selfattn.layers.weights.low_rank import LowRankUpdates
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+CROSS = "cross_attention"
 
-_ATTENTION = ("num_heads", "dropout", "use_bias", "causal", "window", "position", "qk_norm", "logit_cap")
+_ATTENTION = ("num_heads", "dropout", "use_bias", "qk_norm", "logit_cap")
+_SELF_ATTENTION = ("causal", "window", "position")  # attention to a memory has none of them
 _BLOCK = ("activation", "feed_forward_dropout", "stochastic_depth", "norm", "norm_first", "attention_norm")
 # They change no output after training.
 _OF_TRAINING = (
@@ -45,7 +47,10 @@ class Contents:
         weights: by their path in our layer, without "attention/" in a block: `query_key_value_kernel`
             `[D, (H + 2 G) d]` and `query_key_value_bias`, `output_kernel` `[H d, D]` and `output_bias`; of a
             block also `feed_forward/hidden/kernel` `[D, F]`, `feed_forward/output/kernel` `[F, D]`, each
-            `…/bias`, and `gamma` and `beta` of `attention_norm/…` and `feed_forward_norm/…`, `[D]`.
+            `…/bias`, and `gamma` and `beta` of `attention_norm/…` and `feed_forward_norm/…`, `[D]`. Attention
+            to a memory of width M has `query_kernel` `[D, H d]` and `key_value_kernel` `[M, 2 G d]`, each
+            `…_bias`, and the output's; in a block of a decoder below "cross_attention/", beside `gamma` and
+            `beta` of `cross_attention_norm/…`.
     """
 
     settings: Mapping[str, Any]
@@ -55,6 +60,20 @@ class Contents:
     def features(self) -> int:
         """The width D of inputs and outputs."""
         return self.weights["output_kernel"].shape[1]
+
+    @property
+    def memory_features(self) -> int | None:
+        """The width M of the memory; None of a layer without one."""
+        for path in ("key_value_kernel", f"{CROSS}/key_value_kernel"):
+            if path in self.weights:
+                return self.weights[path].shape[0]
+        return None
+
+    @property
+    def shapes(self) -> list[tuple[int | None, ...]]:
+        """The shapes of inputs, and of a memory if there is one, by which a layer is built."""
+        widths = [self.features, self.memory_features]
+        return [(None, None, width) for width in widths if width is not None]
 
     def need(self, peer: str, needed: Mapping[str, Any]) -> None:
         """Raise ConfigError for the first setting that is another one than the peer can have."""
@@ -80,6 +99,7 @@ def contents_of(layer: Any) -> Contents:
         )
     weights = _weights(layer)
     settings = {name: getattr(layer, name) for name in _ATTENTION}
+    settings |= {name: getattr(layer, name, None) for name in _SELF_ATTENTION}
     head_dim = weights["output_kernel"].shape[0] // layer.num_heads
     usual = 1 / math.sqrt(head_dim)
     settings |= {
@@ -90,7 +110,7 @@ def contents_of(layer: Any) -> Contents:
         "trainable": layer.trainable,
         **layer.weight_settings.arguments(),
     }
-    if isinstance(layer, EncoderBlock):
+    if isinstance(layer, BlockBase):
         settings |= {name: getattr(layer, name) for name in _BLOCK}
         dropout = layer.dropout if layer.attention_dropout is None else layer.attention_dropout
         settings |= {
@@ -106,6 +126,17 @@ def assign(layer: Any, weights: Mapping[str, np.ndarray]) -> None:
     """Give a new layer of ours its weights."""
     for path, variable in _variables(layer).items():
         variable.assign(weights[path])
+
+
+def below(name: str, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the weights of a part of a layer, by their paths in the part."""
+    start = f"{name}/"
+    return {path.removeprefix(start): each for path, each in weights.items() if path.startswith(start)}
+
+
+def within(name: str, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the weights of a part by their paths in the layer that has it."""
+    return {f"{name}/{path}": each for path, each in weights.items()}
 
 
 def numbers(tensor: Any) -> np.ndarray:

@@ -2,15 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.layers.decoding.cross_attention import MultiHeadCrossAttention
+from keras_selfattn.layers.decoding.decoder_block import DecoderBlock
 from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.peers import keras_layers, torch_modules
 from keras_selfattn.layers.peers.contents import Contents, assign, contents_of
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 
+Ours = MultiHeadSelfAttention | MultiHeadCrossAttention | EncoderBlock | DecoderBlock
 Peer = TypeVar("Peer")
+
+# These are causal always, or never; the others as their argument says.
+_CAUSAL = {DecoderBlock: True, MultiHeadCrossAttention: False}
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class _Kind:
 
 
 # By their names: a class that is asked for has been imported by its user. A class derived from one of them
-# may compute something else.
+# may compute something else. The first entry of a class holds unless another is asked for.
 _KINDS = (
     _Kind(
         keras_layers.MULTI_HEAD,
@@ -50,11 +57,32 @@ _KINDS = (
         keras_layers.make_grouped,
     ),
     _Kind(
+        keras_layers.MULTI_HEAD,
+        ("keras", "MultiHeadAttention"),
+        MultiHeadCrossAttention,
+        partial(keras_layers.read_multi_head, of_memory=True),
+        keras_layers.make_multi_head,
+    ),
+    _Kind(
+        keras_layers.GROUPED,
+        ("keras", "GroupedQueryAttention"),
+        MultiHeadCrossAttention,
+        partial(keras_layers.read_grouped, of_memory=True),
+        keras_layers.make_grouped,
+    ),
+    _Kind(
         keras_layers.BLOCK,
         ("keras_hub", "TransformerEncoder"),
         EncoderBlock,
         keras_layers.read_block,
         keras_layers.make_block,
+    ),
+    _Kind(
+        keras_layers.DECODER_BLOCK,
+        ("keras_hub", "TransformerDecoder"),
+        DecoderBlock,
+        keras_layers.read_decoder_block,
+        keras_layers.make_decoder_block,
     ),
     _Kind(
         torch_modules.ATTENTION,
@@ -64,18 +92,32 @@ _KINDS = (
         torch_modules.make_attention,
     ),
     _Kind(
+        torch_modules.ATTENTION,
+        ("torch.nn", "MultiheadAttention"),
+        MultiHeadCrossAttention,
+        partial(torch_modules.read_attention, of_memory=True),
+        torch_modules.make_attention,
+    ),
+    _Kind(
         torch_modules.BLOCK,
         ("torch.nn", "TransformerEncoderLayer"),
         EncoderBlock,
         torch_modules.read_block,
         torch_modules.make_block,
     ),
+    _Kind(
+        torch_modules.DECODER_BLOCK,
+        ("torch.nn", "TransformerDecoderLayer"),
+        DecoderBlock,
+        torch_modules.read_decoder_block,
+        torch_modules.make_decoder_block,
+    ),
 )
 
 
 def from_peer(
-    peer: Any, *, causal: bool = False, name: str | None = None
-) -> MultiHeadSelfAttention | EncoderBlock:
+    peer: Any, *, kind: type[Ours] | None = None, causal: bool | None = None, name: str | None = None
+) -> Ours:
     """Return a built layer with the settings and weights of a layer of Keras, KerasHub or PyTorch.
 
     It computes the same for real tokens, for inputs `[batch, length, features]`. At masked positions its
@@ -83,12 +125,16 @@ def from_peer(
 
     Args:
         peer: a built `keras.layers.MultiHeadAttention` or `GroupQueryAttention`, or a
-            `torch.nn.MultiheadAttention`, which becomes a `MultiHeadSelfAttention`; or a built
+            `torch.nn.MultiheadAttention`, which becomes a `MultiHeadSelfAttention`; a built
             `keras_hub.layers.TransformerEncoder` or a `torch.nn.TransformerEncoderLayer`, which becomes an
-            `EncoderBlock`. Updates of Keras' LoRA are added to the kernels. `batch_first` of PyTorch says how
-            inputs lie, not what is computed.
+            `EncoderBlock`; or a built `keras_hub.layers.TransformerDecoder` or a
+            `torch.nn.TransformerDecoderLayer`, which becomes a `DecoderBlock`. Updates of Keras' LoRA are
+            added to the kernels. `batch_first` of PyTorch says how inputs lie, not what is computed.
+        kind: `MultiHeadCrossAttention` if the peer is an attention whose keys and values are of another
+            sequence than its queries, which it does not know of itself; by default the class named above.
         causal: True if the peer is called with a causal mask, such as `use_causal_mask=True`, which it does
-            not know of itself.
+            not know of itself; by default False. A `DecoderBlock` is always causal, as PyTorch's layer is
+            with a `tgt_mask` alone, and attention to another sequence never.
         name: of the new layer.
 
     Returns:
@@ -96,7 +142,8 @@ def from_peer(
 
     Raises:
         ConfigError: for another class, also one derived from these, a peer that is not built, one with a
-            setting that has no counterpart here, and one with other parameters, such as quantized ones.
+            setting that has no counterpart here, and one with other parameters, such as quantized ones; for a
+            `kind` or `causal` that is none of the peer's.
 
     Example:
 
@@ -109,15 +156,19 @@ def from_peer(
         >>> bool(abs(np.asarray(layer(x)) - np.asarray(wanted)).max() < 1e-5)
         True
     """
-    kind = _kind_of("peer", type(peer), peer)
-    contents = kind.read(peer)
-    layer = kind.ours(**contents.settings, causal=causal, name=name)
-    layer.build((None, None, contents.features))
+    found = _kinds_of("peer", type(peer), peer)
+    chosen = found[0] if kind is None else next((each for each in found if each.ours is kind), None)
+    if chosen is None:
+        raise ConfigError(f"`kind` must be {_names_of_ours(found)} for a {found[0].name}. Received {kind!r}.")
+    causality = _causal(chosen.ours, causal)
+    contents = chosen.read(peer)
+    layer = chosen.ours(**contents.settings, **causality, name=name)
+    layer.build(*contents.shapes)
     assign(layer, contents.weights)
     return layer
 
 
-def to_peer(layer: MultiHeadSelfAttention | EncoderBlock, kind: type[Peer]) -> Peer:
+def to_peer(layer: Ours, kind: type[Peer]) -> Peer:
     """Return a new layer of Keras, KerasHub or PyTorch with the settings and weights of a layer.
 
     For an existing one of the same settings, take the weights of the new one: `set_weights` of Keras, or
@@ -126,9 +177,11 @@ def to_peer(layer: MultiHeadSelfAttention | EncoderBlock, kind: type[Peer]) -> P
     Args:
         layer: a built one. Updates of LoRA are added to the kernels, as in a file. The peers take the causal
             mask of a `causal` layer in each call.
-        kind: a class: for a `MultiHeadSelfAttention`, `keras.layers.MultiHeadAttention`,
-            `keras.layers.GroupQueryAttention` or `torch.nn.MultiheadAttention`; for an `EncoderBlock`,
-            `keras_hub.layers.TransformerEncoder` or `torch.nn.TransformerEncoderLayer`. PyTorch's have
+        kind: a class: for a `MultiHeadSelfAttention` or a `MultiHeadCrossAttention`,
+            `keras.layers.MultiHeadAttention`, `keras.layers.GroupQueryAttention` or
+            `torch.nn.MultiheadAttention`; for an `EncoderBlock`, `keras_hub.layers.TransformerEncoder` or
+            `torch.nn.TransformerEncoderLayer`; for a `DecoderBlock`, `keras_hub.layers.TransformerDecoder`,
+            or with a memory as wide as its inputs `torch.nn.TransformerDecoderLayer`. PyTorch's have
             `batch_first=True`, and are in training mode until `eval()`, as all new modules are.
 
     Returns:
@@ -154,21 +207,43 @@ def to_peer(layer: MultiHeadSelfAttention | EncoderBlock, kind: type[Peer]) -> P
             "`kind` must be a class, such as keras.layers.MultiHeadAttention. Received an object of "
             f"{type(kind).__name__}: give its class, and then it the weights of what you get."
         )
-    found = _kind_of("kind", kind, kind)
-    if type(layer) is not found.ours:
+    found = _kinds_of("kind", kind, kind)
+    for each in found:
+        if type(layer) is each.ours:
+            return each.make(kind, contents_of(layer))
+    raise ConfigError(
+        f"`layer` must be a {_names_of_ours(found)} to become a {found[0].name}. Received "
+        f"{type(layer).__name__}. Of an Encoder or a Decoder, pass each of its `blocks`."
+    )
+
+
+def _causal(ours: type, causal: bool | None) -> dict[str, bool]:
+    """Return the argument `causal` for a class of ours; one that has none may raise ConfigError."""
+    only = _CAUSAL.get(ours)
+    if only is None:
+        return {"causal": False if causal is None else causal}
+    if causal is not None and causal is not only:
         raise ConfigError(
-            f"`layer` must be a {found.ours.__name__} to become a {found.name}. Received "
-            f"{type(layer).__name__}. Of an Encoder, pass each of its `blocks`."
+            f"`causal` must be {only} for a peer that becomes a {ours.__name__}, which is causal "
+            f"{'always' if only else 'never'}. Received {causal!r}. Leave it out."
         )
-    return found.make(kind, contents_of(layer))
+    return {}
 
 
-def _kind_of(argument: str, cls: type, received: Any) -> _Kind:
-    for kind in _KINDS:
-        package, name = kind.place
-        if cls.__name__ == name and cls.__module__.startswith(f"{package}."):
-            return kind
-    names = ", ".join(kind.name for kind in _KINDS)
+def _names_of_ours(kinds: list[_Kind]) -> str:
+    return " or ".join(kind.ours.__name__ for kind in kinds)
+
+
+def _kinds_of(argument: str, cls: type, received: Any) -> list[_Kind]:
+    """Return the entries of a class, one for each class of ours that it becomes."""
+    found = [
+        kind
+        for kind in _KINDS
+        if cls.__name__ == kind.place[1] and cls.__module__.startswith(f"{kind.place[0]}.")
+    ]
+    if found:
+        return found
+    names = ", ".join(dict.fromkeys(kind.name for kind in _KINDS))
     raise ConfigError(
         f"`{argument}` must be {names}, not a class derived from one. Received {received!r}. "
         "Of a stack, pass each of its layers."

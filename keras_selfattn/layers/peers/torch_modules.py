@@ -4,7 +4,9 @@ Axes: D (features), H (heads), d (features of one head), F (features of the hidd
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import keras
@@ -12,11 +14,14 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.layers.feed_forward import gelu_tanh
-from keras_selfattn.layers.peers.contents import FLOATS, Contents
+from keras_selfattn.layers.peers.contents import CROSS, FLOATS, Contents, below, within
 from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 
 ATTENTION = "torch.nn.MultiheadAttention"
 BLOCK = "torch.nn.TransformerEncoderLayer"
+DECODER_BLOCK = "torch.nn.TransformerDecoderLayer"
+
+_Weights = Mapping[str, np.ndarray]
 
 # Their names of parameters, by the path of the weight in ours. A matrix of theirs is [outputs, inputs], and
 # the rows of `in_proj_weight` are query | key | value, each head-major.
@@ -25,6 +30,13 @@ _ATTENTION = {
     "query_key_value_bias": "in_proj_bias",
     "output_kernel": "out_proj.weight",
     "output_bias": "out_proj.bias",
+}
+# Keys and values of another width than queries have matrices of their own.
+_APART = {
+    "query_kernel": "q_proj_weight",
+    "key_kernel": "k_proj_weight",
+    "value_kernel": "v_proj_weight",
+    **{path: name for path, name in _ATTENTION.items() if path != "query_key_value_kernel"},
 }
 _BLOCK = {
     **{path: f"self_attn.{name}" for path, name in _ATTENTION.items()},
@@ -45,25 +57,55 @@ _CLASSES = {
     "norm1": "LayerNorm",
     "norm2": "LayerNorm",
 }
+_DECODER_BLOCK = {
+    **_BLOCK,
+    **{f"{CROSS}/{path}": f"multihead_attn.{name}" for path, name in _ATTENTION.items()},
+    f"{CROSS}_norm/gamma": "norm2.weight",
+    f"{CROSS}_norm/beta": "norm2.bias",
+    "feed_forward_norm/gamma": "norm3.weight",
+    "feed_forward_norm/beta": "norm3.bias",
+}
+_DECODER_CLASSES = {
+    **_CLASSES,
+    "multihead_attn": "MultiheadAttention",
+    "multihead_attn.out_proj": "NonDynamicallyQuantizableLinear",
+    "norm3": "LayerNorm",
+}
 # Functions by the name that they have in Keras and in `torch.nn.functional`, and the class of their module.
 _ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 
 
-def read_attention(peer: Any) -> Contents:
-    """Return the contents of a `torch.nn.MultiheadAttention`."""
-    _check_attention(peer)
-    dtype, weights = _read(peer, _ATTENTION)
+def read_attention(peer: Any, of_memory: bool = False) -> Contents:
+    """Return the contents of a `torch.nn.MultiheadAttention`, with `of_memory` of one to a memory."""
+    _check_attention(peer, of_memory)
+    dtype, weights = _read(peer, _names(peer))
+    weights = _of_memory(weights) if of_memory else weights
     return Contents({**_attention_settings(peer), "dropout": peer.dropout, "dtype": dtype}, weights)
 
 
 def read_block(peer: Any) -> Contents:
     """Return the contents of a `torch.nn.TransformerEncoderLayer`."""
-    _check_parts(peer)
-    _check_attention(peer.self_attn)
-    _check_equal("norm1.eps", peer.norm1.eps, "norm2.eps", peer.norm2.eps)
-    _check_equal("dropout1.p", peer.dropout1.p, "dropout2.p", peer.dropout2.p)
+    return _read_block(peer, _BLOCK, _CLASSES)
+
+
+def read_decoder_block(peer: Any) -> Contents:
+    """Return the contents of a `torch.nn.TransformerDecoderLayer`."""
+    found = _read_block(peer, _DECODER_BLOCK, _DECODER_CLASSES)
+    return replace(found, weights=_with_memory(found.weights, _of_memory))
+
+
+def _read_block(peer: Any, names: Mapping[str, str], classes: Mapping[str, str]) -> Contents:
+    _check_parts(peer, classes)
+    attentions = [name for name, kind in classes.items() if kind == "MultiheadAttention"]
+    for name in attentions:
+        _check_attention(getattr(peer, name))
+    for name in ("num_heads", "dropout"):
+        _check_equal(peer, [f"{attention}.{name}" for attention in attentions])
+    norms = [name for name, kind in classes.items() if kind == "LayerNorm"]
+    _check_equal(peer, [f"{name}.eps" for name in norms])
+    _check_equal(peer, [f"{name.replace('norm', 'dropout')}.p" for name in norms])
     activation = _activation_of(peer.activation)
-    dtype, weights = _read(peer, _BLOCK)
+    dtype, weights = _read(peer, names)
     return Contents(
         {
             **_attention_settings(peer.self_attn),
@@ -83,32 +125,56 @@ def read_block(peer: Any) -> Contents:
 
 def make_attention(kind: Any, contents: Contents) -> Any:
     """Return a new `torch.nn.MultiheadAttention` of these contents, with `batch_first=True`."""
-    settings = contents.settings
+    settings, memory = contents.settings, contents.memory_features
     _need(contents, ATTENTION)
     peer = kind(
         contents.features,
         settings["num_heads"],
         dropout=settings["dropout"],
         bias=settings["use_bias"],
+        kdim=memory,
+        vdim=memory,
         batch_first=True,
         dtype=_dtype(contents),
     )
-    _assign(peer, _ATTENTION, contents.weights)
+    weights = contents.weights if memory is None else _as_theirs(contents.weights)
+    _assign(peer, _names(peer), weights)
     return peer
 
 
 def make_block(kind: Any, contents: Contents) -> Any:
     """Return a new `torch.nn.TransformerEncoderLayer` of these contents, with `batch_first=True`."""
+    peer = _make_block(kind, contents, BLOCK)
+    _assign(peer, _BLOCK, contents.weights)
+    return peer
+
+
+def make_decoder_block(kind: Any, contents: Contents) -> Any:
+    """Return a new `torch.nn.TransformerDecoderLayer` of these contents, with `batch_first=True`."""
+    memory, width = contents.memory_features, contents.features
+    if memory != width:
+        raise ConfigError(
+            f"`layer` must be built with a memory of its own width, {width}, to become a {DECODER_BLOCK}. "
+            f"Received {'none' if memory is None else f'one of width {memory}'}. Give "
+            "keras_hub.layers.TransformerDecoder instead."
+        )
+    peer = _make_block(kind, contents, DECODER_BLOCK)
+    peer.multihead_attn.dropout = contents.settings["attention_dropout"]
+    _assign(peer, _DECODER_BLOCK, _with_memory(contents.weights, _as_theirs))
+    return peer
+
+
+def _make_block(kind: Any, contents: Contents, name: str) -> Any:
     settings = contents.settings
-    _need(contents, BLOCK)
+    _need(contents, name)
     norm = "layer" if settings["use_bias"] else "layer_no_shift"  # biases everywhere there, or nowhere
-    contents.need(BLOCK, {"norm": norm, "attention_norm": True, "gated": False, "stochastic_depth": 0.0})
+    contents.need(name, {"norm": norm, "attention_norm": True, "gated": False, "stochastic_depth": 0.0})
     peer = kind(
         contents.features,
         settings["num_heads"],
         settings["feed_forward_dim"],
         settings["dropout"],
-        _torch_activation(settings["activation"]),
+        _torch_activation(settings["activation"], name),
         layer_norm_eps=settings["norm_epsilon"],
         batch_first=True,
         norm_first=settings["norm_first"],
@@ -117,12 +183,11 @@ def make_block(kind: Any, contents: Contents) -> Any:
     )
     peer.self_attn.dropout = settings["attention_dropout"]
     peer.dropout.p = settings["feed_forward_dropout"]
-    _assign(peer, _BLOCK, contents.weights)
     return peer
 
 
-def _check_parts(peer: Any) -> None:
-    for name, kind in _CLASSES.items():
+def _check_parts(peer: Any, classes: Mapping[str, str]) -> None:
+    for name, kind in classes.items():
         received = type(peer.get_submodule(name))
         if received.__name__ != kind or not received.__module__.startswith("torch.nn."):
             raise ConfigError(
@@ -131,12 +196,15 @@ def _check_parts(peer: Any) -> None:
             )
 
 
-def _check_attention(attention: Any) -> None:
+def _check_attention(attention: Any, of_memory: bool = False) -> None:
+    if of_memory:
+        _check_equal(attention, ["kdim", "vdim"])
     for name, received in (("kdim", attention.kdim), ("vdim", attention.vdim)):
-        if received != attention.embed_dim:
+        if received != attention.embed_dim and not of_memory:
             raise ConfigError(
-                f"`{name}` of `peer` must be its `embed_dim`, {attention.embed_dim}: queries, keys and "
-                f"values are of one sequence here. Received {received}. Keep PyTorch's module."
+                f"`{name}` of `peer` must be its `embed_dim`, {attention.embed_dim}, in self-attention and "
+                f"in blocks. Received {received}. A module for attention to another sequence is read with "
+                "`kind=layers.MultiHeadCrossAttention`."
             )
     for name, received in (
         ("add_bias_kv", attention.bias_k is not None),
@@ -149,12 +217,15 @@ def _check_attention(attention: Any) -> None:
             )
 
 
-def _check_equal(name: str, received: float, other_name: str, other: float) -> None:
-    if received != other:
-        raise ConfigError(
-            f"`{name}` and `{other_name}` of `peer` must be equal: a block has one for both. "
-            f"Received {received} and {other}."
-        )
+def _check_equal(peer: Any, names: Sequence[str]) -> None:
+    """Raise ConfigError for the first of these settings that is another one than the first."""
+    first, *others = ((name, attrgetter(name)(peer)) for name in names)
+    for name, received in others:
+        if received != first[1]:
+            raise ConfigError(
+                f"`{first[0]}` and `{name}` of `peer` must be equal: here one setting is for both. "
+                f"Received {first[1]} and {received}."
+            )
 
 
 def _attention_settings(attention: Any) -> dict[str, Any]:
@@ -163,6 +234,43 @@ def _attention_settings(attention: Any) -> dict[str, Any]:
         "head_dim": attention.head_dim,
         "use_bias": attention.in_proj_bias is not None,
     }
+
+
+def _names(attention: Any) -> dict[str, str]:
+    return _APART if attention.in_proj_weight is None else _ATTENTION
+
+
+def _with_memory(weights: _Weights, convert: Callable[[_Weights], _Weights]) -> dict[str, np.ndarray]:
+    """Return the weights of a block with those of its attention to a memory converted."""
+    others = {path: each for path, each in weights.items() if not path.startswith(f"{CROSS}/")}
+    return {**others, **within(CROSS, convert(below(CROSS, weights)))}
+
+
+def _of_memory(weights: _Weights) -> dict[str, np.ndarray]:
+    """Return the weights of attention to a memory as ours are: query, and key | value."""
+    found, width = dict(weights), weights["output_kernel"].shape[0]
+    if "key_kernel" in found:
+        found["key_value_kernel"] = np.concatenate(
+            [found.pop("key_kernel"), found.pop("value_kernel")], axis=1
+        )
+    for of in ("kernel", "bias"):
+        fused = found.pop(f"query_key_value_{of}", None)
+        if fused is not None:
+            found |= {f"query_{of}": fused[..., :width], f"key_value_{of}": fused[..., width:]}
+    return found
+
+
+def _as_theirs(weights: _Weights) -> dict[str, np.ndarray]:
+    """Return the weights of attention to a memory as PyTorch's are: one matrix, if widths are equal."""
+    found = dict(weights)
+    if "query_bias" in found:
+        biases = [found.pop("query_bias"), found.pop("key_value_bias")]
+        found["query_key_value_bias"] = np.concatenate(biases)
+    if found["query_kernel"].shape[0] != found["key_value_kernel"].shape[0]:
+        found["key_kernel"], found["value_kernel"] = np.split(found.pop("key_value_kernel"), 2, axis=1)
+        return found
+    kernels = [found.pop("query_kernel"), found.pop("key_value_kernel")]
+    return {**found, "query_key_value_kernel": np.concatenate(kernels, axis=1)}
 
 
 def _read(peer: Any, names: Mapping[str, str]) -> tuple[str, dict[str, np.ndarray]]:
@@ -225,11 +333,11 @@ def _activation_of(activation: Any) -> Any:
     known = ", ".join(f"torch.nn.{module}" for module in _ACTIVATIONS.values())
     raise ConfigError(
         f"`activation` of `peer` must be one of {known}, or their functions. Received {activation!r}. "
-        "Make an EncoderBlock with an activation of your own, and copy the weights into it."
+        "Make a block of ours with an activation of your own, and copy the weights into it."
     )
 
 
-def _torch_activation(activation: Any) -> Any:
+def _torch_activation(activation: Any, peer: str) -> Any:
     torch = sys.modules["torch"]
     if activation is gelu_tanh:
         return torch.nn.GELU(approximate="tanh")
@@ -238,6 +346,6 @@ def _torch_activation(activation: Any) -> Any:
             # With the functions of these two the module takes its fast path.
             return name if name in ("relu", "gelu") else getattr(torch.nn, module)()
     raise ConfigError(
-        f"`activation` must be {', '.join(map(repr, _ACTIVATIONS))} in a layer that becomes a {BLOCK}. "
+        f"`activation` must be {', '.join(map(repr, _ACTIVATIONS))} in a layer that becomes a {peer}. "
         f"Received {activation!r}. Export the model instead, or write the module yourself."
     )

@@ -107,6 +107,26 @@ def test_keras_computes_the_same_as_a_layer_of_ours(kind, settings):
     assert_agree(layer, peer, MASK, use_causal_mask=layer.causal)
 
 
+OF_MEMORY = [(MULTI, 6, {}), (MULTI, WIDTH, {"use_bias": False, "dropout": 0.2}), (GROUPED, 6, {})]
+
+
+@pytest.mark.parametrize(("kind", "width", "settings"), OF_MEMORY[:1] if BACKEND == "jax" else OF_MEMORY)
+def test_attention_to_another_sequence_computes_the_same_and_goes_back(kind, width, settings):
+    x, memory = inputs(), inputs(length=4, width=width, seed=2)
+    mask, pairs = np.arange(4) < np.array([[4], [1]]), np.arange(4) <= np.arange(LENGTH)[:, None]
+    peer = kind(*((HEADS, HEAD_DIM) if kind is MULTI else (HEAD_DIM, 2 * HEADS, HEADS)), **settings)
+    peer.build((None, None, WIDTH), (None, None, width))
+    randomised(peer)
+    layer = layers.from_peer(peer, kind=layers.MultiHeadCrossAttention)
+    masks = {"value_mask": keras.ops.convert_to_tensor(mask)}
+    wanted = array(peer(x, memory, attention_mask=np.broadcast_to(pairs, (BATCH, *pairs.shape)), **masks))
+    found = array(layer(x, memory, memory_mask=mask, attention_mask=pairs))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    back = layers.to_peer(layer, kind)
+    assert settings_of(back) == settings_of(peer)
+    assert_same_bits(back, peer)
+
+
 def test_where_nothing_may_be_attended_to_ours_is_the_bias_alone():
     peer = built(MULTI)
     nothing = np.zeros((LENGTH, LENGTH), bool)
@@ -166,9 +186,9 @@ def unbuilt():
     return MULTI(HEADS, HEAD_DIM)
 
 
-def of_shapes(query, value, **settings):
+def of_shapes(query, value, key=None, **settings):
     peer = MULTI(HEADS, HEAD_DIM, **settings)
-    peer.build((None, *query), (None, *value))
+    peer.build((None, *query), (None, *value), key and (None, *key))
     return peer
 
 
@@ -212,7 +232,7 @@ REFUSED = {
     ),
     "two sequences": (
         lambda: of_shapes((4, 6), (4, 8)),
-        "of one sequence: .*Received kernels for widths 6, 8, 8",
+        "of one sequence. Received kernels for widths 6, 8, 8. Give `kind=layers.MultiHeadCrossAttention`",
     ),
     "quantized": (quantized, "`quantization_mode` of `peer` must be None: read key before .*Received 'int8'"),
 }
@@ -238,6 +258,38 @@ KEPT = {
     "one side": ({"window": (2, 1)}, MULTI, r"`window` must reach as far to the left .*Received \(2, 1\)"),
     "groups": ({"num_kv_heads": 1}, MULTI, "must be `num_heads`, 3, in .*Received 1. Give keras.layers.Gr"),
 }
+
+
+OF_TWO = {
+    "a window": (
+        lambda: built(MULTI, sliding_window=3),
+        {},
+        "`sliding_window` of `peer` must be None: .*Received 3",
+    ),
+    "keys of another width": (
+        lambda: of_shapes((4, 6), (4, 8), (4, 7)),
+        {},
+        "make keys and values of one sequence. Received kernels for widths 6, 7, 8. Keep Keras' layer",
+    ),
+    "causal": (
+        lambda: built(MULTI),
+        {"causal": True},
+        "`causal` must be False for .*MultiHeadCrossAttention, which is causal never. Received True",
+    ),
+    "another kind": (
+        lambda: built(MULTI),
+        {"kind": layers.EncoderBlock},
+        "`kind` must be MultiHeadSelfAttention or MultiHeadCrossAttention for a keras.*Received <class",
+    ),
+}
+
+
+@not_on_jax
+@pytest.mark.parametrize("case", OF_TWO)
+def test_attention_to_another_sequence_without_a_counterpart_is_refused(case):
+    make, options, message = OF_TWO[case]
+    with pytest.raises(ConfigError, match=message):
+        layers.from_peer(make(), **{"kind": layers.MultiHeadCrossAttention, **options})
 
 
 @not_on_jax
@@ -272,9 +324,9 @@ def test_a_layer_that_keras_cannot_compute_is_refused(case):
         (
             layers.EncoderBlock(2),
             MULTI,
-            "`layer` must be a MultiHeadSelfAttention to become a keras",
+            "`layer` must be a MultiHeadSelfAttention or MultiHeadCrossAttention to become a keras",
         ),
-        (layers.Encoder(1, 2), GROUPED, "Received Encoder. Of an Encoder, pass each of its `blocks`"),
+        (layers.Encoder(1, 2), GROUPED, "Received Encoder. Of an Encoder or a Decoder, pass each of its"),
         (layers.LinearSelfAttention(2), MULTI, "Received LinearSelfAttention"),
     ],
 )

@@ -220,7 +220,7 @@ REFUSED = {
     "a derived class": (lambda: Derived(4, 2, 3), "not a class derived from one"),
     "keys of another width": (
         lambda: torch_attention(kdim=7),
-        "`kdim` of `peer` must be its `embed_dim`, 15: .*Received 7",
+        "`kdim` of `peer` must be its `embed_dim`, 15, in self-attention .*Received 7",
     ),
     "values of another width": (lambda: torch_attention(vdim=7), "`vdim` of `peer` must be .*Received 7"),
     "keys of biases": (lambda: torch_attention(add_bias_kv=True), "`add_bias_kv` of `peer` must be False"),
