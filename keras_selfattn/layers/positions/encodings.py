@@ -21,7 +21,7 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.jax import is_dimension
-from keras_selfattn.layers.masks import as_given, dtype_name, holds_integers, of_shape
+from keras_selfattn.layers.masks import as_given, dtype_name, holds_integers, known_values, of_shape
 from keras_selfattn.layers.positions.angles import frequencies, sinusoids
 from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.seeds import split_seed
@@ -172,15 +172,18 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: float `[batch, length, features]`.
+        offset: position of the first token, an int or int scalar tensor; 0 unless the inputs continue a
+            longer sequence.
         training: dropout acts only if True.
 
     Returns:
         float `[batch, length, features]`.
 
     Raises:
-        ValueError: for an argument out of range, or a known length past `max_length` (unless it is clipped).
-            If a compiled graph knows the length only when it runs, the backend raises its own error, with
-            both numbers.
+        ValueError: for an argument out of range, a negative `offset`, or a known length past `max_length`
+            (unless it is clipped). If a compiled graph knows the length only when it runs, the backend raises
+            its own error, with both numbers. If it knows the offset only then, outputs at positions without
+            a vector are NaN.
 
     Weights: position table `[max_length, features]`.
 
@@ -188,6 +191,12 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
         >>> tuple(LearnedPositionEncoding(max_length=7)(np.zeros((2, 5, 3), "float32")).shape)
         (2, 5, 3)
+
+    The same, of the last tokens of a sequence alone:
+
+        >>> layer, x = LearnedPositionEncoding(max_length=7), np.ones((2, 5, 3), "float32")
+        >>> bool((np.asarray(layer(x[:, 3:], offset=3)) == np.asarray(layer(x))[:, 3:]).all())
+        True
 
     Reference: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
     """
@@ -230,9 +239,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
             constraint=self.embeddings_constraint,
         )
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Tensor, offset: Tensor = 0, training: bool | None = None) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)
-        rows = ops.cast(self._rows(inputs), inputs.dtype)  # [T, D]
+        rows = ops.cast(self._rows(inputs, offset), inputs.dtype)  # [T, D]
         return self._dropout(inputs + rows, training=training)
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
@@ -242,8 +251,10 @@ class LearnedPositionEncoding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
-    def compute_output_spec(self, inputs: Tensor, training: Any = None) -> keras.KerasTensor:
-        self._check_length(inputs)
+    def compute_output_spec(
+        self, inputs: Tensor, offset: Tensor = 0, training: Any = None
+    ) -> keras.KerasTensor:
+        self._check_length(inputs, self._known_offset(inputs, offset))
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -252,24 +263,46 @@ class LearnedPositionEncoding(keras.layers.Layer):
             config[name] = serialized_setting(name, getattr(self, name))
         return {**super().get_config(), **config}
 
-    def _check_length(self, inputs: Tensor) -> None:
+    def _known_offset(self, inputs: Tensor, offset: Tensor) -> int | None:
+        """Return the checked offset; None while it is not known."""
+        checked_positions(inputs, offset, None)
+        known = known_values(offset)
+        if known is not None and known < 0:
+            raise ValueError(f"`offset` must be 0 or more: other positions have no vector. Received {known}.")
+        return None if known is None else int(known)
+
+    def _check_length(self, inputs: Tensor, offset: int | None) -> None:
         known = inputs.shape[1]
-        if self.beyond == "raise" and isinstance(known, int) and known > self.max_length:
+        if self.beyond == "raise" and isinstance(known, int) and known + (offset or 0) > self.max_length:
             raise ValueError(
-                f"The input is longer than `max_length`. Received length {known}, "
+                f"The input is longer than `max_length`. Received length {known}"
+                f"{f' from offset {offset} on' if offset else ''}, "
                 f"max_length={self.max_length}; cut the input, build the layer with a larger max_length, or "
                 'give the positions past it the last vector with beyond="clip".'
             )
 
-    def _rows(self, inputs: Tensor) -> Tensor:
-        length = ops.shape(inputs)[1]
+    def _rows(self, inputs: Tensor, offset: Tensor) -> Tensor:
+        """Return the vectors of the inputs' positions, `[T, D]`."""
+        known, length = self._known_offset(inputs, offset), ops.shape(inputs)[1]
+        self._check_length(inputs, known)
+        if known is None:
+            return self._rows_at(token_positions(inputs, offset, None))
         if self.beyond == "clip":
-            rows = ops.minimum(ops.arange(length, dtype="int32"), self.max_length - 1)  # [T]
+            last = self.max_length - 1
+            rows = ops.minimum(_counted(length, min(known, last)), last)  # [T]
             return ops.take(self._table, rows, axis=0)
-        self._check_length(inputs)
         if is_dimension(length):  # a slice must be known to be in the table; here rows beyond it are NaN
-            return ops.take(self._table, ops.arange(length, dtype="int32"), axis=0)
-        return ops.slice(ops.convert_to_tensor(self._table), (0, 0), (length, self._table.shape[1]))
+            return ops.take(self._table, _counted(length, known), axis=0)
+        return ops.slice(ops.convert_to_tensor(self._table), (known, 0), (length, self._table.shape[1]))
+
+    def _rows_at(self, positions: Tensor) -> Tensor:
+        """Return the vectors of positions that a graph learns when it runs, NaN where there is none."""
+        last = self.max_length - 1
+        rows = ops.take(self._table, ops.clip(positions, 0, last), axis=0)  # [T, D]
+        valid = positions >= 0
+        if self.beyond == "raise":
+            valid = ops.logical_and(valid, positions <= last)
+        return ops.where(valid[:, None], rows, float("nan"))
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -353,6 +386,12 @@ class SinusoidalPositionEncoding2D(keras.layers.Layer):
             return ops.broadcast_to(rows[:, None], (height, width, self._features))
         columns = sinusoids(column, second, self.base, self.compute_dtype)  # [C, floor(D / 2)]
         return rows[:, None] + ops.pad(columns, [[0, 0], [first, 0]])  # a sum with zeros, so exact
+
+
+def _counted(length: Tensor, first: int) -> Tensor:
+    """Return positions from `first` on, int32 `[T]`."""
+    positions = ops.arange(length, dtype="int32")
+    return positions + first if first else positions
 
 
 def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor | None:

@@ -54,6 +54,8 @@ def test_the_mask_is_kept(layer):
     embedded = keras.layers.Embedding(5, 4, mask_zero=True)(np.array([[1, 2, 0]]))
     encoded = layer(embedded)
     np.testing.assert_array_equal(array(encoded._keras_mask), [[True, True, False]])
+    later = layer(embedded, offset=keras.ops.convert_to_tensor(1))
+    np.testing.assert_array_equal(array(later._keras_mask), [[True, True, False]])
 
 
 @pytest.mark.parametrize("make", [SinusoidalPositionEncoding, lambda **s: LearnedPositionEncoding(50, **s)])
@@ -169,6 +171,55 @@ def test_a_learned_encoding_that_clips_repeats_its_last_row():
     found = array(layer(np.zeros((1, 5, 2), "float32")))[0]
     rows = layer.get_weights()[0]
     np.testing.assert_allclose(found, rows[[0, 1, 2, 2, 2]], atol=1e-7)
+
+
+@pytest.mark.parametrize("beyond", ["raise", "clip"])
+def test_an_offset_takes_the_vectors_from_there_on(beyond):
+    layer, x = LearnedPositionEncoding(7, beyond=beyond), np.zeros((2, 3, 2), "float32")
+    symbolic, start = keras.Input((3, 2)), keras.Input((), batch_size=1, dtype="int32")
+    layer(keras.ops.convert_to_tensor(x), keras.ops.convert_to_tensor(4))  # built with both
+    rows = layer.get_weights()[0]
+    for offset in (4, keras.ops.convert_to_tensor(4), np.int64(4), np.array(4)):
+        np.testing.assert_array_equal(array(layer(x, offset=offset))[1], rows[4:])
+    np.testing.assert_array_equal(array(layer(x))[1], rows[:3])
+    model = keras.Model([symbolic, start], layer(symbolic, offset=start[0]))
+    np.testing.assert_array_equal(array(model([x[:1], np.array([2])]))[0], rows[2:5])
+    if beyond == "clip":
+        np.testing.assert_array_equal(array(layer(x, offset=5))[0], rows[[5, 6, 6]])
+        np.testing.assert_array_equal(array(layer(x, offset=900))[0], rows[[6, 6, 6]])
+
+
+@tensorflow_only
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("beyond", ["raise", "clip"])
+def test_an_offset_that_a_graph_learns_when_it_runs_gives_nan_where_there_is_no_vector(beyond, jit_compile):
+    import tensorflow as tf
+
+    layer, x = LearnedPositionEncoding(7, beyond=beyond), tf.zeros([1, 3, 2])
+    layer(x)
+    rows, none = layer.get_weights()[0], np.full(2, np.nan, "float32")
+    after = rows[6] if beyond == "clip" else none
+    run = tf.function(lambda offset: layer(x, offset=offset), jit_compile=jit_compile)
+    wanted = {4: rows[4:], 5: [rows[5], rows[6], after], 99: [after] * 3, -1: [none, rows[0], rows[1]]}
+    for offset, of_offset in wanted.items():
+        np.testing.assert_array_equal(array(run(tf.constant(offset)))[0], of_offset)
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (-1, "`offset` must be 0 or more: other positions have no vector. Received -1"),
+        (5, "Received length 3 from offset 5 on, max_length=7; cut the input"),
+        (1.0, "`offset` must be an integer. Received 1.0"),
+        (np.array([1, 2]), "`offset` must be an integer"),
+    ],
+)
+def test_an_offset_without_a_vector_is_named(offset, said):
+    layer = LearnedPositionEncoding(7)
+    with pytest.raises(ValueError, match=said):
+        layer(np.zeros((2, 3, 2), "float32"), offset=offset)
+    with pytest.raises(ValueError, match=said):
+        layer(keras.Input((3, 2)), offset=offset)
 
 
 @pytest.mark.parametrize(
