@@ -189,7 +189,7 @@ class MultiHeadSelfAttention(AttentionBase):
             query, key = self._rotated(query, tokens), self._rotated(key, tokens)
         return self._dot_product.scaled(query), key, value
 
-    def new_cache(self, batch: Tensor, max_length: int | None) -> Cached:
+    def new_cache(self, batch: Tensor, max_length: Tensor | int | None) -> Cached:
         """Return the cache of a causal layer before the first token; see `Decoder.start`."""
         heads = self.num_kv_heads or self.num_heads
         return new_keys(batch, heads, self._head_dim, self.compute_dtype, self._reach[0], max_length)

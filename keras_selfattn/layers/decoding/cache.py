@@ -2,17 +2,19 @@
 
 Without a window, or with one that is longer, a cache has a place for each of `max_length` positions, and a
 step writes its own. Under a window it holds the last keys of that window in their order, and a step moves
-them on.
+them on; it does so under every window if `max_length` is known only when a graph runs.
 
 Axes: B (batch), T (tokens of a step), C (positions of the cache), S (keys of a step), H (heads), G (key-value
 heads), D (features of one head).
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_selfattn.layers.masks import known_values, within
+from keras_selfattn.layers.argument_checks import checked_count, or_none
+from keras_selfattn.layers.masks import dtype_name, holds_integers, known_values, within
 from keras_selfattn.layers.tensorflow import runs_kernels
 from keras_selfattn.layers.tensorflow.cached_keys import written
 
@@ -35,7 +37,7 @@ class StepKeys(NamedTuple):
 
 
 def new_keys(
-    batch: Tensor, heads: int, head_dim: int, dtype: str, window: int | None, max_length: int | None
+    batch: Tensor, heads: int, head_dim: int, dtype: str, window: int | None, max_length: Tensor | int | None
 ) -> Cached:
     """Return a cache without keys.
 
@@ -47,8 +49,8 @@ def new_keys(
         window: how many keys a query sees to its left; None = all.
         max_length: the most positions; None if the window bounds them.
     """
-    sizes = [size for size in (window, max_length) if size is not None]
-    shape = (batch, heads, min(sizes), head_dim)
+    known = [size for size in (window, max_length) if isinstance(size, int)]
+    shape = (batch, heads, min(known) if known else max_length, head_dim)
     return {name: ops.zeros(shape, dtype=dtype) for name in ("key", "value")}
 
 
@@ -67,7 +69,7 @@ def extended(
     new = {"key": key, "value": value}
     count = ops.shape(key)[2]
     steps = ops.arange(count, dtype="int32")
-    if size == window:
+    if window is not None and size == window:
         whole = {name: ops.concatenate([cached[name], new[name]], axis=2) for name in new}
         places = ops.arange(size + count, dtype="int32")[None, :]  # [1, S], from `first - window` on
         distance = places - size - steps[:, None]
@@ -84,12 +86,47 @@ def extended(
     return StepKeys(whole["key"], whole["value"], distance, seen[None, None]), after
 
 
+def checked_max_length(max_length: Any) -> Tensor | int | None:
+    """Return `max_length` of `Decoder.start`: an int, None, or int32 that a graph learns when it runs.
+
+    Raises:
+        ValueError: for something else, or such a tensor where sizes must be known before.
+    """
+    if not ops.is_tensor(max_length):
+        return or_none(checked_count, "max_length", max_length)
+    if not holds_integers(max_length) or len(max_length.shape):
+        raise ValueError(
+            "`max_length` must be a positive integer, or a scalar tensor of one. Received shape "
+            f"{tuple(max_length.shape)}, dtype {dtype_name(max_length)}."
+        )
+    seen = known_values(max_length)
+    if seen is not None:
+        return checked_count("max_length", int(seen))
+    if not runs_kernels(max_length):
+        raise ValueError(
+            "`max_length` must be a number that is known while the graph is built: XLA, JAX and other "
+            "runtimes need all sizes then. Received a tensor without a value."
+        )
+    return ops.cast(max_length, "int32")
+
+
+def most_tokens(keys: Sequence[Tensor]) -> Tensor | int | None:
+    """Return how many tokens fit into caches `[B, G, C, D]` that do not move on; None without any.
+
+    It is a tensor if a graph learns the number when it runs. Then it is `max_length` of all of them.
+    """
+    unknown = [each for each in keys if each.shape[2] is None]
+    if unknown:
+        return ops.shape(unknown[0])[2]
+    return min((each.shape[2] for each in keys), default=None)
+
+
 def first_position(position: Tensor) -> Tensor:
     """Return the position of a step's first token, which is the same in all rows, int32 scalar; 0 of none."""
     return ops.max(position, initial=0)
 
 
-def check_step(cache: dict[str, Any], count: int | None, most: int | None) -> None:
+def check_step(cache: dict[str, Any], count: int | None, most: Tensor | int | None) -> None:
     """Raise ValueError for rows at different positions, or too many tokens, where values can be seen.
 
     Args:
@@ -105,14 +142,14 @@ def check_step(cache: dict[str, Any], count: int | None, most: int | None) -> No
             "The rows of `cache` must all be at the same position: step rows that began together. Received "
             f"positions {sorted(set(seen.tolist()))}."
         )
-    if most is not None and count is not None and seen[0] + count > most:
+    if isinstance(most, int) and count is not None and seen[0] + count > most:
         raise ValueError(
             f"`cache` has places for {most} tokens, `max_length` of `start`. Received {count} more after "
             f"{seen[0]}: start with a larger one, or end earlier."
         )
 
 
-def valid_rows(position: Tensor, first: Tensor, count: Tensor, most: int | None) -> Tensor:
+def valid_rows(position: Tensor, first: Tensor, count: Tensor, most: Tensor | int | None) -> Tensor:
     """Return which rows a step computes right, bool `[B]`: graphs cannot raise what `check_step` does."""
     together = ops.equal(position, first)
     return together if most is None else ops.logical_and(together, first + count <= most)

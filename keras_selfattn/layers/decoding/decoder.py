@@ -10,9 +10,17 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask  # Keras exports no way to read the mask of a tensor
 
-from keras_selfattn.layers.argument_checks import checked_count, checked_sequence, or_none
+from keras_selfattn.layers.argument_checks import checked_sequence
 from keras_selfattn.layers.attention_paths import GivenMemory, PaddedTokens, on_tokens
-from keras_selfattn.layers.decoding.cache import as_position, check_step, first_position, is_cache, valid_rows
+from keras_selfattn.layers.decoding.cache import (
+    as_position,
+    check_step,
+    checked_max_length,
+    first_position,
+    is_cache,
+    most_tokens,
+    valid_rows,
+)
 from keras_selfattn.layers.decoding.cross_attention import with_mask_of_inputs
 from keras_selfattn.layers.decoding.decoder_block import DecoderBlock, refuse_causal
 from keras_selfattn.layers.encoder import StackBase
@@ -144,7 +152,7 @@ class Decoder(StackBase):
         *,
         memory_mask: Tensor | None = None,
         memory_lens: Tensor | None = None,
-        max_length: int | None = None,
+        max_length: Tensor | int | None = None,
         batch_size: Tensor | None = None,
     ) -> Cache:
         """Return the cache before the first token, with the keys and values of the memory, computed once.
@@ -157,7 +165,9 @@ class Decoder(StackBase):
             memory: float `[batch, memory length, memory features]`, if the decoder was built with one.
             memory_mask: bool `[batch, memory length]`, True = a real token; propagated by Keras.
             memory_lens: int `[batch]`, the number of leading real tokens of the memory.
-            max_length: the most tokens that steps may come to. It may be None if each block has a window.
+            max_length: the most tokens that steps may come to, an int or int scalar tensor. It may be None if
+                each block has a window. A graph of TensorFlow may learn it when it runs, outside XLA: then a
+                block with a window has places for the whole window.
             batch_size: number of rows, without a memory alone.
 
         Returns:
@@ -178,8 +188,8 @@ class Decoder(StackBase):
         self._blocks[0].check_memory(memory, masks)
         if memory_mask is None and memory is not None:
             memory_mask = get_keras_mask(memory)  # Keras hands it to calls alone
-        or_none(checked_count, "max_length", max_length)
-        if max_length is None and not all(block.bounds_cache for block in self._blocks):
+        places = checked_max_length(max_length)
+        if places is None and not all(block.bounds_cache for block in self._blocks):
             raise ValueError(
                 "`start` needs `max_length`, the most tokens that there may be: only a `window` in every "
                 "block does without. Received None."
@@ -191,17 +201,17 @@ class Decoder(StackBase):
             )
         with computing(self):
             if memory is None:
-                return self._cache(batch_size, max_length, None)
+                return self._cache(batch_size, places, None)
             sequence: Any = self._as_inputs(memory)
             checked_sequence(tuple(sequence.shape))
             real = token_mask(sequence, memory_mask, memory_lens, ("memory_mask", "memory_lens"))  # [B, S]
             given = GivenMemory(sequence, PairMask(real, None, None, (None, None), of_one_sequence=False))
-            return self._cache(ops.shape(sequence)[0], max_length, given)
+            return self._cache(ops.shape(sequence)[0], places, given)
 
     def _as_inputs(self, x: Any) -> Any:
         return ops.cast(ops.convert_to_tensor(x), self.compute_dtype)
 
-    def _cache(self, batch: Tensor, max_length: int | None, memory: GivenMemory | None) -> Cache:
+    def _cache(self, batch: Tensor, max_length: Tensor | int | None, memory: GivenMemory | None) -> Cache:
         tokens = None
         cache: Cache = {"position": as_position(batch)}
         if memory is not None:
@@ -256,9 +266,9 @@ class Decoder(StackBase):
 
     def _step(self, inputs: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         position, count = cache["position"], ops.shape(inputs)[1]
-        sizes = [each["key"].shape[2] for each in cache["blocks"]]
-        bounded = [size for size, block in zip(sizes, self._blocks, strict=True) if not block.slides(size)]
-        most = min(bounded) if bounded else None
+        keys = [each["key"] for each in cache["blocks"]]
+        blocks = zip(keys, self._blocks, strict=True)
+        most = most_tokens([each for each, block in blocks if not block.slides(each.shape[2])])
         check_step(cache, inputs.shape[1], most)
         first = first_position(position)
         tokens = PaddedTokens(inputs, None, first=first)

@@ -194,7 +194,7 @@ class DecoderBlock(BlockBase):
             weights += list(of_memory[1:]) if return_weights else []
         return (outputs, *weights) if weights else outputs
 
-    def new_cache(self, batch: Tensor, max_length: int | None, memory: Memory | None) -> Cached:
+    def new_cache(self, batch: Tensor, max_length: Tensor | int | None, memory: Memory | None) -> Cached:
         """Return the cache of the block before the first token; see `Decoder.start`."""
         cached = self._attention.new_cache(batch, max_length)
         if memory is None:
@@ -235,9 +235,14 @@ class DecoderBlock(BlockBase):
         """True if a window bounds the keys that a step needs."""
         return self.window is not None
 
-    def slides(self, size: int) -> bool:
-        """Return True if a cache of so many keys holds those of the window, whatever comes."""
-        return self._attention.reach[0] == size
+    def slides(self, size: int | None) -> bool:
+        """Return True if a cache of so many keys, None if unknown, holds those of the window and no more."""
+        if size is None and self.bounds_cache:
+            raise ValueError(
+                f"`cache` must have a known number of positions for {self.name}, which has a window: its "
+                f"keys move on if that is {self._attention.reach[0]}. Received keys whose shape does not say."
+            )
+        return self.bounds_cache and self._attention.reach[0] == size
 
 
 def refuse_causal(settings: dict[str, Any]) -> None:

@@ -12,7 +12,10 @@ Tensor = Any
 
 
 def written(cached: Tensor, new: Tensor, first: Tensor) -> Tensor:
-    """Return `[B, G, C, D]` with `[B, G, T, D]` from position `first` on; a graph fails beyond C."""
+    """Return `[B, G, C, D]` with `[B, G, T, D]` from position `first` on.
+
+    Beyond C a graph fails; one that does not know C returns more positions, whose step is NaN: `valid_rows`.
+    """
     after = first + tf.shape(new)[2]
     whole = tf.concat([cached[:, :, :first], new, cached[:, :, after:]], axis=2)
     return tf.ensure_shape(whole, cached.shape)

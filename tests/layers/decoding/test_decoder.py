@@ -210,6 +210,70 @@ def test_steps_within_a_loop_of_tensorflow_equal_all_at_once(jit_compile):
     close(run(tf.constant(x), tf.constant(memory())), array(decoder(x, memory(), memory_lens=LENS)))
 
 
+@tensorflow_only
+@pytest.mark.slow
+def test_a_graph_may_learn_the_number_of_places_when_it_runs():
+    import tensorflow as tf
+
+    decoder, x = built(block_settings=[{}, {"window": 2}], position="rotary"), inputs()
+    wanted = array(decoder(x, memory(), memory_lens=LENS))
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32)])
+    def run(max_length, steps):
+        def step(place, cache, outputs):
+            output, cache = decoder.step(x[:, place : place + 1], cache)
+            return place + 1, cache, outputs.write(place, output[:, 0])
+
+        outputs = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[BATCH, WIDTH])
+        start = decoder.start(memory(), memory_lens=LENS, max_length=max_length)
+        assert [each["key"].shape[2] for each in start["blocks"]] == [None, 2]
+        _, cache, outputs = tf.while_loop(lambda place, *_: place < steps, step, (0, start, outputs))
+        return tf.transpose(outputs.stack(), [1, 0, 2]), tf.shape(cache["blocks"][0]["key"])[2]
+
+    x = tf.constant(x)
+    for max_length, steps in ((T, T), (4, 4), (9, 2)):
+        found, places = run(tf.constant(max_length), tf.constant(steps))
+        assert int(places) == max_length
+        close(found, wanted[:, :steps])
+    found, _ = run(tf.constant(3), tf.constant(6))
+    close(found[:, :3], wanted[:, :3])
+    assert np.isnan(array(found)[:, 3:]).all()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(tf.constant(-1), tf.constant(1))
+    compiled = tf.function(lambda n: decoder.start(memory(), max_length=n)["position"], jit_compile=True)
+    with pytest.raises(ValueError, match="`max_length` must be a number that is known while the graph is bu"):
+        compiled(tf.constant(3))
+
+
+@tensorflow_only
+def test_a_cache_of_a_window_has_a_known_number_of_places():
+    import tensorflow as tf
+
+    decoder, x = built(block_settings=[{}, {"window": 2}]), inputs(1)
+    cache = decoder.start(memory(), max_length=T)
+
+    def run(of_block):
+        keys = tf.TensorSpec([BATCH, 3, None, 2])
+        spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), cache)
+        spec["blocks"][of_block] |= {"key": keys, "value": keys}
+        step = tf.function(lambda cache: decoder.step(x, cache)[0], input_signature=[spec])
+        return array(step(cache))
+
+    close(run(0), array(decoder.step(x, cache)[0]))
+    with pytest.raises(ValueError, match="`cache` must have a known number of positions for block_1"):
+        run(1)
+
+
+def test_a_tensor_that_has_a_value_is_the_number_of_places():
+    cache = built().start(memory(), max_length=keras.ops.convert_to_tensor(4, dtype="int32"))
+    assert {each["key"].shape[2] for each in cache["blocks"]} == {4}
+    if BACKEND == "jax":
+        import jax
+
+        with pytest.raises(ValueError, match="`max_length` must be a number that is known"):
+            jax.jit(lambda places: built().start(memory(), max_length=places))(4)
+
+
 @pytest.mark.skipif(BACKEND != "jax", reason="a loop of JAX")
 def test_steps_within_a_scan_of_jax_equal_all_at_once():
     import jax
@@ -257,6 +321,18 @@ def test_more_tokens_than_places_and_rows_apart_are_refused_and_nan_in_a_graph()
     [
         (lambda d: d.start(memory()), "`start` needs `max_length`"),
         (lambda d: d.start(memory(), max_length=0), "`max_length` must be a positive integer. Received 0"),
+        (
+            lambda d: d.start(memory(), max_length=keras.ops.zeros((), dtype="int32")),
+            "`max_length` must be a positive integer. Received 0",
+        ),
+        (
+            lambda d: d.start(memory(), max_length=keras.ops.ones((1,), dtype="int32")),
+            r"`max_length` must be a positive integer, or a scalar tensor of one. Received shape \(1,\)",
+        ),
+        (
+            lambda d: d.start(memory(), max_length=keras.ops.ones(())),
+            r"a scalar tensor of one. Received shape \(\), dtype float32",
+        ),
         (lambda d: d.start(max_length=3, batch_size=2), "was built with a `memory`: pass it"),
         (lambda d: d.start(memory(), max_length=3, batch_size=3), "`batch_size` must be given without"),
         (lambda d: d.start(memory()[0], max_length=3), r"must have shape \[batch, length, features\]"),
