@@ -21,7 +21,7 @@ class Pairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How a contestant trains; None for its default.
+    """The training of a contestant; None for its default.
 
     Args:
         loss: of vectors "order" or "cosine", as `TextEncoderConfig` names them; of scores "squared error" or

@@ -132,7 +132,7 @@ class AttentionBase(keras.layers.Layer):
 
     @property
     def reach(self) -> tuple[int | None, int | None]:
-        """How many positions a query sees to its left and to its right; None = all."""
+        """Positions that a query sees to its left and to its right; None = all."""
         return self._reach
 
     @property

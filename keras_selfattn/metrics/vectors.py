@@ -25,7 +25,7 @@ _QUERIES = 256
 
 @dataclass(frozen=True)
 class SimilarityReport(Report):
-    """How well cosines follow scores.
+    """Correlations of cosines with scores.
 
     Args:
         spearman: correlation of the ranks of cosines and scores, ties having their mean rank; NaN if one of
@@ -52,7 +52,7 @@ class SimilarityReport(Report):
 
 @dataclass(frozen=True)
 class SearchReport(Report):
-    """How early the right documents of queries come, where all documents are ordered by their cosine.
+    """The places of the right documents of queries, where all documents are ordered by their cosine.
 
     Args:
         reciprocal_rank: mean over the queries of 1 / place of the first right document.

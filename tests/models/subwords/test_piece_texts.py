@@ -27,7 +27,7 @@ def by_graph(ids):
 
 
 def spelled(ids):
-    """What Python makes of the bytes of pieces."""
+    """The text that Python makes of the bytes of pieces."""
     return b"".join(TOKENIZER.bytes_of_ids[each] for each in ids).decode("utf-8", "replace")
 
 
