@@ -105,11 +105,31 @@ class Similarity(Numbers):
         return target if self.is_score(target) else None
 
 
-NO_TARGET, ONE_LABEL, LABEL_SET, LABEL_PER_POSITION, NUMBERS, SIMILARITY = (
+class Answers(TargetKind):
+    """The right answers to a row, texts: a tuple of them, the first of which is the main one.
+
+    Example:
+
+        >>> Answers().as_json(("Guten Tag",)), Answers().as_json(("Hallo", "Guten Tag"))
+        ('Guten Tag', ['Hallo', 'Guten Tag'])
+    """
+
+    def is_telling(self, target: tuple[str, ...] | None) -> bool:
+        return bool(target) and bool(target[0].strip())
+
+    def as_json(self, target: tuple[str, ...] | None) -> str | list[str] | None:
+        """Return an answer alone as a text, several as a list."""
+        if not target:
+            return None
+        return target[0] if len(target) == 1 else list(target)
+
+
+NO_TARGET, ONE_LABEL, LABEL_SET, LABEL_PER_POSITION, NUMBERS, SIMILARITY, ANSWERS = (
     TargetKind(),
     OneLabel(),
     LabelSet(),
     LabelPerPosition(),
     Numbers(),
     Similarity(),
+    Answers(),
 )
