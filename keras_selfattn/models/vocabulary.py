@@ -15,9 +15,9 @@ UNKNOWN_ID = 1
 FIRST_ID = 2
 
 
-def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
-    """Return the table from tokens to their ids, which start at 2; the id of all others is 1."""
-    ids = np.arange(FIRST_ID, FIRST_ID + len(vocabulary), dtype=np.int32)
+def lookup_table(vocabulary: Sequence[str], first: int = FIRST_ID) -> tf.lookup.StaticHashTable:
+    """Return the table from tokens to their ids, which start at `first`; the id of all others is 1."""
+    ids = np.arange(first, first + len(vocabulary), dtype=np.int32)
     # Texts are looked up as UTF-8, the form of TensorFlow's ops.
     keys = tf.constant([token.encode() for token in vocabulary], dtype=tf.string)
     # Created outside any graph under construction, because the table outlives it.

@@ -3,15 +3,29 @@
 Axes: B (rows), L (pieces of a row), V (vocabulary).
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.subwords.learned_byte_pairs import END, LearnedBytePairs
+from keras_selfattn.models.subwords.learned_byte_pairs import END
 
 Tensor = Any
+
+
+class SpelledIds(Protocol):
+    """Ids that each stand for bytes, as those of `LearnedBytePairs`."""
+
+    @property
+    def bytes_of_ids(self) -> Sequence[bytes]:
+        """The bytes of each id `[V]`; none of a special one."""
+        ...
+
+    def id_of(self, token: str, /) -> int:
+        """Return the id of a special symbol."""
+        ...
 
 
 class PieceTexts:
@@ -22,7 +36,7 @@ class PieceTexts:
     U+FFFD, as in Python.
 
     Args:
-        tokenizer: of the pieces.
+        tokenizer: of the pieces, `LearnedBytePairs` or another with bytes of its ids.
 
     Call arguments:
         ids: int32 or int64 `[B, L]`, dense or ragged.
@@ -32,6 +46,7 @@ class PieceTexts:
 
     Example:
 
+        >>> from keras_selfattn.models.subwords.learned_byte_pairs import LearnedBytePairs
         >>> tokenizer = LearnedBytePairs(["Ã ¼", "Ġ f"], max_tokens=32)
         >>> texts = PieceTexts(tokenizer)
         >>> ids = tokenizer(tf.constant(["für 🙂", ""]))
@@ -41,8 +56,8 @@ class PieceTexts:
     Reference: The Unicode Standard, section 3.9, "U+FFFD Substitution of Maximal Subparts".
     """
 
-    def __init__(self, tokenizer: LearnedBytePairs) -> None:
-        spelled = tokenizer.bytes_of_ids
+    def __init__(self, tokenizer: SpelledIds) -> None:
+        spelled = list(tokenizer.bytes_of_ids)
         self._bytes, self._end = np.array(spelled, dtype=object), tokenizer.id_of(END)
         self._lengths = np.array([len(piece) for piece in spelled], np.int64)
 
@@ -79,6 +94,7 @@ class PieceTexts:
 
         Example:
 
+            >>> from keras_selfattn.models.subwords.learned_byte_pairs import LearnedBytePairs
             >>> tokenizer = LearnedBytePairs(["i t"], max_tokens=8)
             >>> PieceTexts(tokenizer).offsets(tokenizer(tf.constant(["ä it"]))[0]).tolist()
             [[0, 0], [0, 1], [1, 2], [2, 3], [3, 5], [5, 5]]

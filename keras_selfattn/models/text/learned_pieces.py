@@ -4,12 +4,11 @@ Axes: B (batch), T (positions).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.subwords.learned_byte_pairs import MOST_PIECES, LearnedBytePairs, learn_merges
 from keras_selfattn.models.text.learned_words import LearnedWords
@@ -56,7 +55,20 @@ class LearnedPieces(LearnedWords):
         return tokenizer.rows_of_pairs(pairs, both_orders=self._config.symmetric)[0]
 
 
-def learned(config: TextConfig, texts: Sequence[str]) -> list[str]:
+class PieceSettings(Protocol):
+    """What a config says of the pieces that are learned: fields of `TextConfig`."""
+
+    @property
+    def vocabulary_size(self) -> int | None: ...
+
+    @property
+    def min_count(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int: ...
+
+
+def learned(config: PieceSettings, texts: Sequence[str]) -> list[str]:
     """Return the merges of texts; warn if they are too few for the vocabulary that was asked for."""
     merges = learn_merges(texts, config.vocabulary_size or MOST_PIECES, config.min_count)
     found = LearnedBytePairs(merges, config.max_tokens).size

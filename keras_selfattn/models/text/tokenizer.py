@@ -33,8 +33,8 @@ _SINGLE = (
     r"([^\p{L}\p{M}\p{N}_'\s]|\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}|\p{Lao}|\p{Khmer}|\p{Myanmar}"
     r"|\p{Tibetan})"
 )
-# RE2's \s knows ASCII only; these are the spaces of Unicode.
-_SPACE = r"[\p{Z}\s]+"
+SPACE = r"[\p{Z}\s]+"
+"""A run of spaces, those of Unicode included: RE2's `\\s` knows ASCII only."""
 
 FIRST, SECOND, BETWEEN, IN_BOTH = 0, 1, 2, 3
 """Types of tokens of two texts; that of a word in both is `IN_BOTH` more."""
@@ -137,7 +137,7 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
         texts = lowercased(texts)
     if config.tokens == "characters":
         return tf.strings.unicode_split(texts, "UTF-8")[:, : config.max_tokens]
-    spaced = tf.strings.regex_replace(tf.strings.regex_replace(texts, _SPACE, " "), _SINGLE, r" \1 ")
+    spaced = tf.strings.regex_replace(tf.strings.regex_replace(texts, SPACE, " "), _SINGLE, r" \1 ")
     return tf.strings.split(spaced)[:, : config.max_tokens]
 
 

@@ -1,0 +1,1 @@
+"""Models from sequences to sequences: symbols of both sides, the search for answers."""
