@@ -27,6 +27,13 @@ PREDICTIONS = "predictions"
 EMBEDDING = "embedding"
 """The vector of a row."""
 
+ENDED = "ended"
+"""Of a text that the model writes: False where the bound of pieces cut it."""
+CANDIDATES = "candidates"
+"""The texts that the search found, best first, string `[batch, n]`."""
+CANDIDATE_SCORES = "candidate_scores"
+"""The score of each of `CANDIDATES`, float32 `[batch, n]`."""
+
 SPANS = "spans"
 """The signature of a labeller that takes raw texts, `TEXT`."""
 
