@@ -7,9 +7,11 @@ with importing("client", __name__):
 
     from .aio import AsyncClient
     from .answers import (
+        Candidate,
         Classification,
         Contributions,
         Explanation,
+        Generated,
         Labelling,
         Prediction,
         Ranked,
@@ -28,11 +30,13 @@ __all__ = [
     "TLS",
     "AsyncClient",
     "AsyncTransport",
+    "Candidate",
     "Classification",
     "Client",
     "Contributions",
     "Explanation",
     "FunctionTransport",
+    "Generated",
     "Label",
     "Labelling",
     "ModelConfig",

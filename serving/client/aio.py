@@ -18,6 +18,7 @@ from .answers import (
     Classification,
     Contributions,
     Explanation,
+    Generated,
     Labelling,
     Prediction,
     Ranked,
@@ -119,6 +120,16 @@ class AsyncClient(BaseClient[AsyncTransport]):
         timeout: float | None = None,
     ) -> list[Classification]:
         return await self._runner.run(self._tasks.classify(values, version), timeout)
+
+    @_documented_as(Client.generate)
+    async def generate(
+        self,
+        texts: Iterable[str],
+        *,
+        version: Version = None,
+        timeout: float | None = None,
+    ) -> list[Generated]:
+        return await self._runner.run(self._tasks.generate(texts, version), timeout)
 
     @_documented_as(Client.rank)
     async def rank(

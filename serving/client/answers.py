@@ -63,6 +63,48 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One of the texts that the search of a model found.
+
+    Attributes:
+        text: the text.
+        score: by which candidates are ordered; the largest is the best.
+
+    Example:
+        >>> Candidate("2021-03-03", -0.125).text
+        '2021-03-03'
+    """
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A text that a model wrote for one row.
+
+    Attributes:
+        text: the answer; `str` of this object is the same.
+        score: the mean log probability of its pieces, at most 0.
+        ended: True if the model ended the text; False where its bound of pieces cut it.
+        candidates: the texts that the search found, the best first: as many as the model has beams.
+
+    Example:
+        >>> answer = Generated("2021-03-03", -0.125, True, (Candidate("2021-03-03", -0.125),))
+        >>> str(answer), answer.candidates[0].score
+        ('2021-03-03', -0.125)
+    """
+
+    text: str
+    score: float
+    ended: bool
+    candidates: tuple[Candidate, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Ranked:
     """A document in the order of `rank`.
 

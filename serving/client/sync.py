@@ -19,6 +19,7 @@ from .answers import (
     Classification,
     Contributions,
     Explanation,
+    Generated,
     Labelling,
     Prediction,
     Ranked,
@@ -243,6 +244,35 @@ class Client(BaseClient[Transport]):
             client.classify(["what a film"])[0].scores  # {"neg": 0.02, "pos": 0.98}
         """
         return self._runner.run(self._tasks.classify(values, version), timeout)
+
+    def generate(
+        self,
+        texts: Iterable[str],
+        *,
+        version: Version = None,
+        timeout: float | None = None,
+    ) -> list[Generated]:
+        """The text that a model writes for each text, such as its translation.
+
+        The texts are sent in calls of 64 rows, or the client's max_batch_size, and of about 1 MiB, side by
+        side. All are answered by one version. `predict_iter` asks any number of rows, in bounded memory.
+
+        Args:
+            texts: a list of str, or of bytes in UTF-8.
+            version: as for `predict`.
+            timeout: as for `predict`: for all calls together. The time grows with the answers' lengths.
+
+        Returns:
+            One Generated for each text, in order.
+
+        Raises:
+            FailedPreconditionError: the model writes no texts; the message names the call for what it does.
+            ServingError: as for `predict`.
+
+        Example:
+            client.generate(["3 March 2021"])[0].text  # "2021-03-03"
+        """
+        return self._runner.run(self._tasks.generate(texts, version), timeout)
 
     def rank(
         self,

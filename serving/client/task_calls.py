@@ -1,4 +1,4 @@
-"""Calls by task: a label for a row, a label for each position, scores, attention weights.
+"""Calls by task: a label for a row, a text for a row, a label for each position, scores, attention weights.
 
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
@@ -18,11 +18,14 @@ from ..errors import (
     NotFoundError,
 )
 from ..wire.signature_names import (
+    CANDIDATE_SCORES,
+    CANDIDATES,
     CLASSES,
     COUNT,
     DEFAULT_SIGNATURE,
     EMBEDDING,
     END,
+    ENDED,
     LABEL,
     LABELS,
     NAMED_SCORES,
@@ -34,7 +37,17 @@ from ..wire.signature_names import (
     TEXT,
     TEXT_PAIR,
 )
-from .answers import Classification, Contributions, Explanation, Labelling, Prediction, Ranked, with_text
+from .answers import (
+    Candidate,
+    Classification,
+    Contributions,
+    Explanation,
+    Generated,
+    Labelling,
+    Prediction,
+    Ranked,
+    with_text,
+)
 from .inputs import Inputs, serialized_example, takes_pairs
 from .model_metadata import ModelMetadata, Signature, TensorSpec
 from .operations import Operations, rows_in_a_call
@@ -49,7 +62,8 @@ _EXPLAIN = "explain"
 _CONTRIBUTIONS = "contributions"
 _EMBED = "embed"
 _CLASSIFIES = (LABEL, PROBABILITIES)
-# Of one call of `rank`: servers and proxies on the way may refuse messages of over 4 MiB, gRPC's default.
+_WRITTEN = {TEXT: 1, SCORE: 1, ENDED: 1, CANDIDATES: 2, CANDIDATE_SCORES: 2}
+# Of one call of `rank` or `generate`: servers and proxies on the way may refuse over 4 MiB, gRPC's default.
 _MOST_BYTES = 2**20
 
 
@@ -72,6 +86,17 @@ class TaskCalls:
         rows = _rows_of(values)
         return (yield from _or_again(which, lambda: self._classify(rows, which)))
 
+    def generate(self, texts: Iterable[str], which: Version) -> Steps[list[Generated]]:
+        """The text that the model writes for each text."""
+        raw = _texts_of(texts)
+        if not raw:
+            return []
+        calls = _bounded(map(_size, raw), rows_in_a_call(self._operations, None))
+        parts = yield from self._parts(raw, DEFAULT_SIGNATURE, which, _WRITTEN, "no writer of texts", calls)
+        for part in parts:
+            self._check(part, part[CANDIDATES].shape == part[CANDIDATE_SCORES].shape)
+        return list(chain.from_iterable(map(_written, parts)))
+
     def rank(
         self, query: Any, documents: Any, k: int | None, label: str | None, which: Version
     ) -> Steps[list[Ranked]]:
@@ -89,7 +114,7 @@ class TaskCalls:
     ) -> Steps[list[Ranked]]:
         yield from self._check_ranking(label, which)
         asked = {TEXT: [query] * len(texts), TEXT_PAIR: texts}
-        calls = _bounded(query, texts, rows_in_a_call(self._operations, None))
+        calls = _bounded((_size(query + text) for text in texts), rows_in_a_call(self._operations, None))
         parts, rows = yield from self._operations.predict_parts(asked, DEFAULT_SIGNATURE, None, which, calls)
         parts = [with_text(part) for part in parts]
         place = None
@@ -246,10 +271,16 @@ class TaskCalls:
         return np.concatenate([part[EMBEDDING] for part in parts])
 
     def _parts(
-        self, values: Inputs, signature: str, which: Version, ranks: Mapping[str, int], lack: str
+        self,
+        values: Inputs,
+        signature: str,
+        which: Version,
+        ranks: Mapping[str, int],
+        lack: str,
+        calls: list[range] | None = None,
     ) -> Steps[list[Prediction]]:
         """Return the answers, checked to have outputs of these names and ranks with an entry for each row."""
-        parts, rows = yield from self._operations.predict_parts(values, signature, None, which)
+        parts, rows = yield from self._operations.predict_parts(values, signature, None, which, calls)
         for part, asked in zip(parts, rows, strict=True):
             self._require(part, ranks, lack)
             counts = {len(part[name]) for name in ranks}
@@ -323,7 +354,7 @@ class TaskCalls:
         wanted = " and ".join(f"{name} of rank {rank}" for name, rank in ranks.items())
         raise FailedPreconditionError(
             f"model {asked.model!r} at {asked.target} is {lack}: signature {part.signature!r} has the "
-            f"outputs {_listed(part)}, not {wanted}. Use `client.predict(...)`.",
+            f"outputs {_listed(part)}, not {wanted}. {_other_call(part)}",
             target=asked.target,
             model=asked.model,
         )
@@ -332,6 +363,19 @@ class TaskCalls:
         if not fits:
             details = f"the outputs {_listed(part)} do not fit the rows, or each other"
             raise self._operations.server.malformed(details, part.signature)
+
+
+def _other_call(part: Prediction) -> str:
+    """Return which call is for the answers of a model that another call was made for."""
+    ranks = {name: array.ndim for name, array in part.items()}
+    if ENDED in ranks and TEXT in ranks:
+        return "It writes texts: use `client.generate(...)`."
+    if part.signature == DEFAULT_SIGNATURE and SCORE in ranks and ranks.get(LABEL) in (1, 2):
+        one = ranks[LABEL] == 1
+        return f"It answers labels: use `client.{'classify' if one else 'label'}(...)`."
+    if ranks.get(PREDICTIONS) in (1, 2):
+        return "It answers numbers: use `client.score(...)`, or `client.predict(...)` for all outputs."
+    return "Use `client.predict(...)`."
 
 
 def _listed(part: Prediction) -> str:
@@ -363,17 +407,20 @@ def _documents(documents: Any) -> list[str]:
     return [str(text) for text in texts]
 
 
-def _bounded(query: str, documents: Sequence[str], most: int) -> list[range]:
-    """Return the rows of each call: `most` at most, and about `_MOST_BYTES`, or a single longer document."""
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _bounded(sizes: Iterable[int], most: int) -> list[range]:
+    """Return the rows of each call: `most` at most, and about `_MOST_BYTES`, or a single larger row."""
     calls: list[range] = []
-    start = held = 0
-    for place, document in enumerate(documents):
-        size = len((query + document).encode(errors="replace"))
+    place = start = held = 0
+    for place, size in enumerate(sizes):
         if place > start and (place - start == most or held + size > _MOST_BYTES):
             calls.append(range(start, place))
             start, held = place, 0
         held += size
-    return [*calls, range(start, len(documents))]
+    return [*calls, range(start, place + 1)]
 
 
 def _or_again(which: Version, ask: Callable[[], Steps[T]]) -> Steps[T]:
@@ -433,6 +480,18 @@ def _classified(part: Prediction, classes: Sequence[str] | None) -> list[Classif
     else:
         every = [dict(zip(classes, row, strict=True)) for row in part[PROBABILITIES].tolist()]
     return [Classification(*answer) for answer in zip(labels, scores, every, strict=True)]
+
+
+def _written(part: Prediction) -> list[Generated]:
+    texts = [_text(text) for text in part[TEXT]]
+    found = [
+        # A search that found fewer texts than the model has beams fills up with the score of minus infinity.
+        tuple(Candidate(_text(text), score) for text, score in zip(*row, strict=True) if score != -np.inf)
+        for row in zip(part[CANDIDATES], part[CANDIDATE_SCORES].tolist(), strict=True)
+    ]
+    scores: list[float] = part[SCORE].tolist()
+    ended = [bool(each) for each in part[ENDED]]
+    return [Generated(*answer) for answer in zip(texts, scores, ended, found, strict=True)]
 
 
 def _labelled(part: Prediction) -> list[Labelling]:

@@ -67,6 +67,26 @@ class Sentiment(tf.Module):
         return {"text": text, "bytes": tf.strings.length(text)}
 
 
+class Backwards(tf.Module):
+    """Writes a text backwards, 8 characters at most, with 3 candidates: as exports of seq2seq answer."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(self, text):
+        characters = tf.strings.unicode_decode(text, "UTF-8")
+        written = tf.strings.unicode_encode(tf.reverse(characters.to_tensor(), [-1]), "UTF-8")
+        written = tf.strings.regex_replace(written, r"^\x00+", "")  # the padding
+        first = tf.strings.substr(written, 0, 8, unit="UTF8_CHAR")
+        upper = tf.strings.upper(first, encoding="utf-8")
+        scores = tf.tile([[-0.25, -0.5, -0.75]], [tf.shape(text)[0], 1])
+        return {
+            "text": first,
+            "score": scores[:, 0],
+            "ended": characters.row_lengths() <= 8,
+            "candidates": tf.stack([first, upper, first + "?"], axis=1),
+            "candidate_scores": scores,
+        }
+
+
 class Slow(tf.Module):
     """Computes for as many seconds as it is told to."""
 

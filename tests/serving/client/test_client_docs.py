@@ -56,12 +56,29 @@ def answers():
     }
 
 
+def dates():
+    """A model that writes one date."""
+
+    def answer(arrays):
+        count = len(arrays["text"])
+        date, score = np.full(count, b"2021-03-03", object), np.full(count, -0.02, np.float32)
+        best = {"text": date, "score": score, "ended": np.ones(count, bool)}
+        return best | {"candidates": date[:, None], "candidate_scores": score[:, None]}
+
+    text, candidates = (tf.string, (None,)), (tf.string, (None, 1))
+    outputs = {"text": text, "score": (tf.float32, (None,)), "ended": (tf.bool, (None,))}
+    outputs |= {"candidates": candidates, "candidate_scores": (tf.float32, (None, 1))}
+    return {"serving_default": StockSignature({"text": text}, answer, outputs)}
+
+
 def test_the_python_of_the_page_runs(stock_server, capsys):
     targets = [stock_server(StockServing(reviews(), version=number)) for number in (7, 7)]
-    of_pairs = f'"{stock_server(StockServing(answers()))}", model="answers"'
+    others = {"answers": stock_server(StockServing(answers())), "dates": stock_server(StockServing(dates()))}
     names = {}
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
-        here = code.replace('"localhost:8500", model="answers"', of_pairs)
+        here = code
+        for name, target in others.items():
+            here = here.replace(f'"localhost:8500", model="{name}"', f'"{target}", model="{name}"')
         here = here.replace("localhost:8500", targets[0]).replace("localhost:8501", targets[1])
         exec(compile(here, "client.md", "exec"), names)
     assert names["labels"] == ["pos", "pos"]
@@ -70,6 +87,8 @@ def test_the_python_of_the_page_runs(stock_server, capsys):
     said = capsys.readouterr().out
     assert "pos 0.98" in said
     assert "1 It opens at nine." in said
+    assert "2021-03-03 -0.019999" in said
+    assert "True\n['2021-03-03']" in said
     assert "serving_default: (text: string [None])" in said
     assert names["outputs"]["label"].tolist() == ["pos"] * 1000
 
