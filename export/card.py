@@ -83,6 +83,7 @@ def model_card(
         "task": contract.task,
         "labels": None if contract.labels is None else list(contract.labels),
         **({} if contract.scores is None else {"scores": list(contract.scores)}),
+        **contract.described,
         "vocabulary_size": contract.vocabulary_size,
         "precision": precision,
         "comparison": None if comparison is None else comparison.to_dict(),

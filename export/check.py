@@ -129,13 +129,18 @@ def _certain(case: dict[str, Any], outputs: Arrays) -> Arrays:
     """Return outputs without the rows whose answer may be another, and the columns that only those have.
 
     They are the rows that are no farther from another answer than probabilities may be off; a case says how
-    far each is (`margins`) where its outputs, such as spans, do not tell.
+    far each is (`margins`) where its outputs, such as spans, do not tell. If all rows are, outputs are left
+    without values: those of certain rows tell their other sizes.
     """
     certain = np.asarray(case.get("margins", []), "float64") > 2 * case["tolerance"]
     if certain.all() or any(len(value) != len(certain) for value in outputs.values()):
         return outputs
+    if not certain.any():
+        return {name: value.reshape(-1)[:0] for name, value in outputs.items()}
     rows = {name: value[certain] for name, value in outputs.items()}
-    most = max((int(value.max(initial=0)) for name, value in rows.items() if name == _COUNT), default=0)
+    if _COUNT not in rows:
+        return rows
+    most = int(rows[_COUNT].max())
     return {name: value[:, :most] if value.ndim > 1 else value for name, value in rows.items()}
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -36,6 +36,7 @@ class Contract:
         tracked: variables, tables and modules that the functions use.
         labels: label names in the order of the classes, or None.
         scores: names of several numbers of a row in their order, or None.
+        described: further parts of the card, as JSON types.
         vocabulary_size: the number of token ids, or None for a model without tokens.
         config: the model's settings as JSON types.
         named: turns rows as the model reads them into inputs by name; None if callers pass inputs by name.
@@ -49,6 +50,7 @@ class Contract:
     vocabulary_size: int | None
     config: Mapping[str, Any]
     scores: Sequence[str] | None = None
+    described: Mapping[str, Any] = field(default_factory=dict[str, Any])
     named: Callable[[Any], Mapping[str, Any]] | None = None
     made_up: bool = True
 
@@ -93,7 +95,7 @@ def _raw_contract(
     if real:
         requests[0] = _asked(front, example)
     encoders = getattr(model.config, "members", 1)
-    graphs = Graphs(model.core, weights, front, raw_answers(model.head), encoders)
+    graphs = front.graphs(model.core, weights, front, raw_answers(model.head), encoders)
     signatures = graphs.signatures(requests)
     asked = signatures[MOST_ASKED]
     signatures[MOST_ASKED] = dataclasses.replace(asked, requests=[*asked.requests, *front.more_requests()])
@@ -106,6 +108,7 @@ def _raw_contract(
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=model.config.summary(),
         scores=getattr(model.head, "names", None),
+        described=front.described,
         named=front.named,
         made_up=not real and samples is None,
     )

@@ -91,7 +91,7 @@ def _in_groups(
     rows = tf.size(order)
 
     def group(start: Tensor, count: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        end = _end_of_group(lengths, start)
+        end = end_of_group(lengths, start)
         chosen = order[start:end]
         padded = tf.gather(ids, chosen).to_tensor(padding_id)
         beside = [tf.gather(other, chosen) for other in others]
@@ -119,7 +119,7 @@ def at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) ->
     together = rows * tf.reduce_max(tf.concat([lengths, [0]], axis=0)) <= 2 * tf.size(places) + _PADDING
 
     def group(start: Tensor, count: Tensor, labels: Any, scores: Any) -> tuple[Tensor, ...]:
-        end = tf.where(together, rows, _end_of_group(lengths, start))
+        end = tf.where(together, rows, end_of_group(lengths, start))
         chosen = tf.gather(tokens, order[start:end])
         found = answers(chosen.to_tensor(""))
         place = tf.range(tf.size(chosen.flat_values, tf.int64))
@@ -143,7 +143,7 @@ def at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) ->
     return tf.gather(labels.concat(), places), tf.gather(scores.concat(), places)
 
 
-def _end_of_group(lengths: Tensor, start: Tensor) -> Tensor:
+def end_of_group(lengths: Tensor, start: Tensor) -> Tensor:
     """Return the end of a group of rows by falling length: none is shorter than half of its first."""
     return tf.math.count_nonzero(2 * lengths >= lengths[start], dtype=tf.int32)
 
@@ -333,14 +333,21 @@ class Graphs:
 
         return _function(self._front.specs, explain)
 
-    def beside_answers(self, told: Callable[..., dict[str, Tensor]]) -> Any:
-        """Return the function from raw rows to what `told` computes of them with the exported weights."""
+    def beside_answers(
+        self, told: Callable[..., dict[str, Tensor]], specs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Return the function from raw rows to what `told` computes of them with the exported weights.
+
+        Args:
+            told: from the inputs.
+            specs: the inputs, if they are not the front's.
+        """
 
         def tell(*raw: Tensor) -> dict[str, Tensor]:
             with self._weights.used():
                 return told(*raw)
 
-        return _function(self._front.specs, tell)
+        return _function(specs or self._front.specs, tell)
 
     def _of_encoders(self, weights: Collected, rows: Tensor) -> dict[str, Tensor]:
         """Return the index of each layer's encoder, int32 `[B, L]`, if several stand side by side."""

@@ -30,13 +30,17 @@ class RawFront(Front):
         subject: the kind of its rows, with which the card's task begins.
         number_input: the name of the core's input in a file for another runtime; None for the core's own.
         number_columns: the names of the columns of its last axis, if each is an input of its own there.
+        graphs: makes the functions of its signatures.
+        described: further parts of the card, as JSON types.
     """
 
+    graphs: type[Graphs] = Graphs
     number_input: str | None = None
     number_columns: tuple[str, ...] = ()
 
     def __init__(self, model: RawModel) -> None:
         self.subject = model.row_kind.subject
+        self.described: dict[str, Any] = {}
 
     @abstractmethod
     def asked(self, row: Any) -> Request:

@@ -203,3 +203,41 @@ def test_spans_may_differ_in_texts_whose_tokens_are_near_another_label_and_only_
         refused_of(with_value(found, "count", 1, 0), [1e-5, 0.5, 1])
         == "label has shape (2, 0) instead of (2, 1)"
     )
+
+
+def test_texts_may_differ_in_rows_whose_search_is_near_another_choice_and_only_there():
+    wanted = {
+        "text": np.array([b"a b", b"c"], object),
+        "candidates": np.array([[b"a b", b"a"], [b"c", b"d"]], object),
+        "candidate_scores": np.float32([[-1, -2], [-0.5, -3]]),
+    }
+    found = with_value(with_value(wanted, "text", 0, b"a"), "candidate_scores", (0, 0), -1.5)
+
+    def refused_of(found, margins):
+        case = {"signature": "s", "inputs": {}, "outputs": wanted, "tolerance": 1e-5, "margins": margins}
+        return check.wrong(case, lambda *_: found, lambda *_: found)
+
+    assert refused_of(found, [1e-5, 0.5]) is None
+    assert refused_of(found, [3e-5, 0.5]) == "text differs from the model's"
+    # The columns of certain rows are compared, all of them.
+    assert refused_of(with_value(found, "candidates", (1, 1), b"e"), [1e-5, 1]) == (
+        "candidates differs from the model's"
+    )
+    longer = {**found, "candidates": found["candidates"][:, :1]}
+    assert refused_of(longer, [1e-5, 1]) == "candidates has shape (1, 1) instead of (1, 2)"
+
+
+def test_values_whose_sizes_follow_from_an_answer_may_differ_if_no_row_is_certain():
+    wanted = {
+        "target_tokens": np.array([[b"a", b"b"]], object),
+        "weights": np.ones((1, 2, 3, 2, 5), "float32"),
+    }
+    found = {"target_tokens": np.array([[b"a"]], object), "weights": np.ones((1, 2, 3, 1, 5), "float32")}
+
+    def refused_of(found, margins):
+        case = {"signature": "s", "inputs": {}, "outputs": wanted, "tolerance": 1e-5, "margins": margins}
+        return check.wrong(case, lambda *_: found, lambda *_: found)
+
+    assert refused_of(found, [1e-6]) is None
+    assert refused_of(found, [1]) == "target_tokens has shape (1, 1) instead of (1, 2)"
+    assert "the outputs are" in refused_of({"weights": found["weights"]}, [1e-6])
