@@ -153,13 +153,9 @@ class TextConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tokens not in ("words", "characters", "pieces"):
-            raise ConfigError(
-                f'`tokens` must be "words", "characters" or "pieces". Received {self.tokens!r}.'
-            )
+        check_tokens(self)
         for name in ("lowercase", "wide", "symmetric"):
             check_flag(name, getattr(self, name))
-        self._check_vocabulary_size()
         counts = ("min_count", "max_tokens", "window", "training_span", "ngram_buckets", "members")
         for name in counts:
             check_count(name, getattr(self, name))
@@ -167,18 +163,6 @@ class TextConfig(EncoderConfig):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
         for name in ("word_dropout", "embedding_dropout", "head_dropout"):
             check_share(name, getattr(self, name))
-
-    def _check_vocabulary_size(self) -> None:
-        if self.vocabulary_size is None and self.tokens != "pieces":
-            # Of pieces it stays open: the texts decide it.
-            object.__setattr__(self, "vocabulary_size", _MOST_TOKENS)
-        if self.vocabulary_size is not None:
-            check_count("vocabulary_size", self.vocabulary_size)
-            if self.tokens == "pieces" and self.vocabulary_size < _LEAST_PIECES:
-                raise ConfigError(
-                    f"`vocabulary_size` must be at least {_LEAST_PIECES} for pieces: the 256 bytes and 4 "
-                    f"special ones. Received {self.vocabulary_size}."
-                )
 
 
 @dataclass(frozen=True)
@@ -280,6 +264,92 @@ class TokenConfig(EncoderConfig):
         if self.hash_buckets < 2:
             raise ConfigError(f"`hash_buckets` must be at least 2. Received {self.hash_buckets!r}.")
         check_share("word_dropout", self.word_dropout)
+
+
+@dataclass(frozen=True)
+class SequenceConfig(EncoderConfig):
+    """Config of a `SequenceToSequence`: the fields of `EncoderConfig`, and these. Every default works.
+
+    Args:
+        decoder_layers: decoder blocks.
+        tokens: the symbols of both sides: "pieces" (byte pairs learned from sources and answers by the
+            `tokenizers` package, from which every text can be made), "characters" (Unicode code points) or
+            "words" (what stands between blanks, such as phonemes).
+        vocabulary_size: the most symbols with a separate vector. None for 20,000; of pieces for as many as
+            occur `min_count` times, 8,000 at most. Pieces are at least 260: the special ones and the bytes.
+        min_count: symbols with fewer occurrences in the training texts of both sides are unknown: answers
+            never have them; pairs of pieces with fewer do not become one.
+        max_tokens: longer sources are cut at the end; the end symbol counts.
+        max_new_tokens: the most symbols of an answer, the end symbol included, in training and of those that
+            the model gives.
+        beams: candidates that decoding follows; 1 takes the most probable symbol of each step.
+        length_penalty: a candidate's score is the sum of its log probabilities divided by its symbols to the
+            power of this, the end symbol included: 0 prefers short answers, 1 compares means.
+        position: "sinusoidal" adds positions to the vectors of symbols. "rotary", "alibi", "t5" and "shaw"
+            are of self-attention alone, as in the layers, and learn alignments of many symbols less well.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> SequenceConfig(tokens="characters", width=64).decoder_layers
+        3
+
+    Reference: Vaswani et al. 2017, "Attention Is All You Need"; Wu et al. 2016, "Google's Neural Machine
+    Translation System", section 7 (scores by length).
+    """
+
+    width: int = 256
+    num_layers: int = 3
+    decoder_layers: int = 3
+    tokens: Literal["pieces", "characters", "words"] = "pieces"
+    vocabulary_size: int | None = None
+    min_count: int = 2
+    max_tokens: int = 512
+    max_new_tokens: int = 256
+    beams: int = 1
+    length_penalty: float = 1.0
+    position: Literal["sinusoidal", "rotary", "alibi", "t5", "shaw"] = "sinusoidal"
+
+    training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {"vocabulary_size", "min_count"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_tokens(self)
+        for name in ("decoder_layers", "min_count", "beams"):
+            check_count(name, getattr(self, name))
+        for name in ("max_tokens", "max_new_tokens"):
+            if not is_count(getattr(self, name), 2):
+                raise ConfigError(
+                    f"`{name}` must be an integer of at least 2, a symbol and the end. Received "
+                    f"{getattr(self, name)!r}."
+                )
+        check_penalty(self.length_penalty)
+        object.__setattr__(self, "length_penalty", float(self.length_penalty))
+        check_choice("position", self.position, ("sinusoidal", "rotary", "alibi", "t5", "shaw"))
+
+
+def check_penalty(value: Any) -> None:
+    """Raise ConfigError if `length_penalty` is not a finite number of at least 0."""
+    if not (is_number(value) and value >= 0):
+        raise ConfigError(f"`length_penalty` must be a finite number of at least 0. Received {value!r}.")
+
+
+def check_tokens(config: Any) -> None:
+    """Check `tokens` and `vocabulary_size` of a config, whose default depends on the tokens."""
+    if config.tokens not in ("words", "characters", "pieces"):
+        raise ConfigError(f'`tokens` must be "words", "characters" or "pieces". Received {config.tokens!r}.')
+    if config.vocabulary_size is None and config.tokens != "pieces":
+        # Of pieces it stays open: the texts decide it.
+        object.__setattr__(config, "vocabulary_size", _MOST_TOKENS)
+    if config.vocabulary_size is not None:
+        check_count("vocabulary_size", config.vocabulary_size)
+        if config.tokens == "pieces" and config.vocabulary_size < _LEAST_PIECES:
+            raise ConfigError(
+                f"`vocabulary_size` must be at least {_LEAST_PIECES} for pieces: the 256 bytes and 4 "
+                f"special ones. Received {config.vocabulary_size}."
+            )
 
 
 def check_count(name: str, value: Any) -> None:

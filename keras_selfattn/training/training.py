@@ -286,7 +286,7 @@ def read_and_split(
 def _check_settings(head: Head, rows: LabelledRows, config: TrainConfig) -> None:
     """Raise ConfigError for settings of a training that are not for such targets."""
     head.class_weights(config.class_weight, rows.targets)
-    if config.label_smoothing and not head.target_kind.has_labels:
+    if config.label_smoothing and not head.smooths_labels:
         raise ConfigError(
             f"`label_smoothing` (--label-smoothing) is for labels. The task is {head.task}: leave it out."
         )

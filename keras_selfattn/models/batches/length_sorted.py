@@ -41,6 +41,8 @@ class LengthSortedBatches:
             half, a quarter, … of the size, so that memory stays bounded.
         window: positions to attend to on either side; by default the whole row.
         parts: rows of so many positions that the model reads for each row, such as the texts of a group.
+        costs: share of a batch's memory that each row takes, float `[rows]`; by default that of the pairs of
+            positions that attend to each other.
         span: positions of a longer row in a batch: a random span in each iteration; by default all. For
             targets of whole rows.
         shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
@@ -78,6 +80,7 @@ class LengthSortedBatches:
         batch_size: int,
         window: int | None = None,
         parts: int = 1,
+        costs: np.ndarray | None = None,
         span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
@@ -93,11 +96,11 @@ class LengthSortedBatches:
         self._random = np.random.default_rng(seed) if shuffle else None
         self._starts = np.random.default_rng([seed, 2])
         # Rows with the same batch size are batched together, so that all epochs have as many batches.
-        real = np.maximum(self.lengths, 1)
-        pairs = real * (real if window is None else np.minimum(real, 2 * window + 1))
+        if costs is None:
+            costs = shares_of_pairs(self.lengths, window)
         if lengths is not None and targets is None:
             batch_size = min(batch_size, 2 ** math.ceil(math.log2(len(rows))))
-        halvings = np.ceil(np.log2(batch_size * parts * pairs / _MAX_PAIRS)).clip(0).astype(int)
+        halvings = np.ceil(np.log2(batch_size * parts * costs)).clip(0).astype(int)
         self._classes = [
             (np.flatnonzero(halvings == count), share.size(batch_size // 2 ** int(count)))
             for count in np.unique(halvings)
@@ -220,6 +223,12 @@ class LengthSortedBatches:
 
     def _by_length(self, rows: np.ndarray) -> np.ndarray:
         return rows[np.argsort(self.lengths[rows], kind="stable")]
+
+
+def shares_of_pairs(lengths: np.ndarray, window: int | None = None) -> np.ndarray:
+    """Return the share of a batch's memory that the attention pairs of each row take, float `[rows]`."""
+    real = np.maximum(lengths, 1)
+    return real * (real if window is None else np.minimum(real, 2 * window + 1)) / _MAX_PAIRS
 
 
 def checked_size(batch_size: int | None) -> int:

@@ -157,6 +157,11 @@ class Head(ABC):
     def metrics(self) -> list[Any]:
         """Return the metrics that training reports."""
 
+    @property
+    def smooths_labels(self) -> bool:
+        """True if the loss can spread a share of each target over all classes."""
+        return self.target_kind.has_labels
+
     def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
         """Return Keras' `class_weight`, from weights by label or index (`integer_labels`), or "balanced"."""
         if asked is not None:

@@ -1,0 +1,302 @@
+"""A model from texts to texts of its own length: symbols of both sides, an encoder and a decoder.
+
+Axes: B (rows), S (symbols of a source), T (symbols of an answer), N (candidates), L (steps), V (vocabulary).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batches.length_sorted import checked_size, padded
+from keras_selfattn.models.batches.rows import Rows
+from keras_selfattn.models.batches.shapes import lengths_allowed
+from keras_selfattn.models.batches.shares import WHOLE, current_share
+from keras_selfattn.models.batches.sources import BatchSource
+from keras_selfattn.models.config import SequenceConfig, check_penalty, is_count
+from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.long_rows import warn_of_cut
+from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.sequences.decoding import CompiledDecoding, answers_of, rows_at_once, settings_of
+from keras_selfattn.models.sequences.search import SearchSettings
+from keras_selfattn.models.sequences.sequence_batches import SequenceBatches
+from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
+from keras_selfattn.models.sequences.sequence_head import AnswerHead
+from keras_selfattn.models.sequences.symbols import Symbols, learn_symbols, symbols_of
+from keras_selfattn.models.sequences.text_answer import EMPTY, Answer
+from keras_selfattn.rows.texts import TEXTS
+from keras_selfattn.user_warnings import warn_user
+
+Tensor = Any
+
+# Sources that are decoded together where nobody says how many.
+_TOGETHER = 64
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SequenceToSequence(RawModel):
+    """Transformer from raw texts to texts: an encoder, and a decoder that writes the answer.
+
+    The first `fit` learns the symbols of both sides from its rows (or call `adapt`); they are saved in the
+    `.keras` file. `compile()` without arguments sets Adam and the cross-entropy of the next symbol, after the
+    right ones before it. Answers are then searched for: `predict` gives their texts, `generate` also their
+    scores.
+
+    Args:
+        config: the model's settings; a `SequenceConfig` or the dict of one.
+        vocabulary: what the symbols are made of, as a trained model has it (`symbols.vocabulary`); left out
+            before training.
+        kwargs: of `keras.Model`, such as `dtype`.
+
+    Call arguments:
+        inputs: ids of sources, int32 `[batch, length]`, and of answers from their begin symbol on, int32
+            `[batch, length]`; 0 is padding.
+        training: dropout acts only if True.
+
+    Returns:
+        Logits of the symbol after each of an answer, float32 `[batch, length of the answers, vocabulary]`.
+
+    Raises:
+        ConfigError: for a field of the config out of range.
+        DataError: for rows that cannot train the model.
+
+    Example:
+
+        >>> model = SequenceToSequence(SequenceConfig(width=8, num_heads=2, tokens="characters"))
+        >>> model.compile()
+        >>> _ = model.fit(["ab", "ba"] * 4, ["ba", "ab"] * 4, epochs=1, verbose=0)
+        >>> [type(text).__name__ for text in model.predict(["ab", ""], verbose=0)]
+        ['str', 'str']
+
+    Reference: Vaswani et al. 2017, "Attention Is All You Need".
+    """
+
+    config_type = SequenceConfig
+    row_kind = TEXTS
+    learns = "the symbols of sources and answers"
+    returns = "texts"
+
+    def __init__(
+        self,
+        config: SequenceConfig | dict[str, Any] | None = None,
+        *,
+        vocabulary: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self._symbols: Symbols | None = None
+        if vocabulary is not None:
+            self._symbols = symbols_of(self.config, vocabulary)
+            self._assemble(AnswerHead())
+
+    @property
+    def symbols(self) -> Symbols:
+        """The symbols of both sides."""
+        self._check_adapted()
+        assert self._symbols is not None
+        return self._symbols
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        return self.core(inputs, training=training)
+
+    def head_type(self, y: Any) -> type[Head]:
+        return AnswerHead
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        return {"learning_rate": 1e-3, "label_smoothing": 0.1, "epochs": 20}
+
+    def get_config(self) -> dict[str, Any]:
+        vocabulary = None if self._symbols is None else self._symbols.vocabulary
+        return {**super().get_config(), "vocabulary": vocabulary}
+
+    # Adapt:
+
+    def _learn_front_end(self, rows: Rows) -> None:
+        answers = [text for each in rows.targets for text in each]
+        if all(source == each[0] for source, each in zip(rows.inputs, rows.targets, strict=True)):
+            warn_user(
+                f"The answer of each of the {len(rows.inputs)} rows is its source, so there is nothing to "
+                "learn but a copy. Check the columns (--source, --target)."
+            )
+        self._symbols = learn_symbols(self.config, [*rows.inputs, *answers])
+        most = self.config.max_new_tokens
+        warn_of_cut(self._symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
+        if cut := self._symbols.answers(answers, most)[1]:
+            warn_user(
+                f"{cut} of {len(answers)} answers are longer than max_new_tokens={most} symbols. They are "
+                "cut there, and teach no end."
+            )
+
+    def _build_core(self, head: Any) -> SequenceCore:
+        head.symbols, head.max_new_tokens = self._symbols, self.config.max_new_tokens
+        core = SequenceCore(self.config, head.symbols.size, self.dtype_policy)
+        self._decoding = CompiledDecoding(core)
+        return core
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._symbols = None
+
+    # Rows to batches:
+
+    def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
+        return self.symbols.rows(inputs)[0]
+
+    def batches(
+        self,
+        rows: Rows,
+        batch_size: int | None,
+        *,
+        training: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> SequenceBatches:
+        """Return batches of rows; each right answer is a row of its own, of the row's weight."""
+        sources, answers, weights = self._features(rows.inputs), None, rows.weights_of_rows
+        if rows.targets:
+            counts = list(map(len, rows.targets))
+            texts = [text for each in rows.targets for text in each]
+            answers = self.symbols.answers(texts, self.config.max_new_tokens)[0]
+            sources = [source for source, count in zip(sources, counts, strict=True) for _ in range(count)]
+            weights = None if weights is None else np.repeat(weights, counts)
+        return SequenceBatches(
+            sources,
+            answers,
+            weights,
+            vocabulary_size=self.symbols.size,
+            batch_size=checked_size(batch_size),
+            shuffle=shuffle,
+            seed=seed,
+            pool=self._sorted_together,
+            lengths=lengths_allowed(training=training),
+            share=current_share() if training else WHOLE,
+        )
+
+    # Predict:
+
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """Return the answers to raw texts, str each, in their order; see `generate`.
+
+        Args:
+            x: raw texts; batches of them, as for `fit`; or inputs of `keras.Model.predict`, which returns
+                logits.
+            batch_size: rows that are decoded together.
+            kwargs: `verbose`, `callbacks`, … of `keras.Model.predict`; `steps` for batches.
+        """
+        x = self._reader.source(x)
+        if isinstance(x, BatchSource):
+            self._check_adapted()
+            x = x.rows(kwargs.pop("steps", None)).inputs
+        if not self._is_raw(x):
+            return super().predict(x, batch_size, **kwargs)
+        if kwargs.pop("steps", None) is not None:
+            raise ConfigError("`steps` is for data sets. Give fewer rows instead.")
+        texts, settings = self._checked(x), self._settings(None, None, None)
+        return [answer.text for answer in self._answers(texts, batch_size, settings, **kwargs)]
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Return the answers to raw texts, or what `keras.Model.predict_on_batch` returns for its inputs."""
+        x = self.given_rows(x)
+        if not self._is_raw(x):
+            return super().predict_on_batch(x)
+        return [answer.text for answer in self.generate(x, max(1, len(x)))]
+
+    def generate(
+        self,
+        texts: Any,
+        batch_size: int | None = None,
+        *,
+        beams: int | None = None,
+        max_new_tokens: int | None = None,
+        length_penalty: float | None = None,
+    ) -> list[Answer]:
+        """Return the answers to texts, in their order, with scores and the other candidates.
+
+        An answer is the same alone and among others. An empty or blank text has the empty answer.
+
+        Args:
+            texts: in any container.
+            batch_size: rows that are decoded together, 64 if None; fewer where their memory would be large.
+            beams: candidates that the search follows; None for the config's, as of the next two.
+            max_new_tokens: the most symbols of an answer, at most the config's.
+            length_penalty: as for `SequenceConfig`.
+
+        Raises:
+            DataError: before training, or for values that are no texts.
+            ConfigError: for a setting out of range, and on another backend than TensorFlow.
+        """
+        settings = self._settings(beams, max_new_tokens, length_penalty)
+        return list(self._answers(self._checked(texts), batch_size, settings))
+
+    def _checked(self, texts: Any) -> list[str]:
+        self._check_adapted()
+        if keras.backend.backend() != "tensorflow":
+            raise ConfigError(
+                "Answers are searched for by TensorFlow operations. The backend of Keras is "
+                f"{keras.backend.backend()}: load the saved model where KERAS_BACKEND is tensorflow."
+            )
+        return self.read_inputs(self.given_rows(texts))
+
+    def _settings(
+        self, beams: int | None, max_new_tokens: int | None, length_penalty: float | None
+    ) -> SearchSettings:
+        """Return the checked settings of a search; those of the config where they are None."""
+        config = self.config
+        beams = config.beams if beams is None else beams
+        most = config.max_new_tokens if max_new_tokens is None else max_new_tokens
+        penalty = config.length_penalty if length_penalty is None else length_penalty
+        choices = self.symbols.size - NEVER
+        if not is_count(beams) or beams > choices:
+            raise ConfigError(
+                f"`beams` must be an integer from 1 to {choices}, the symbols that answers can have. Received "
+                f"{beams!r}."
+            )
+        if not is_count(most) or most > config.max_new_tokens:
+            raise ConfigError(
+                f"`max_new_tokens` must be an integer from 1 to {config.max_new_tokens}, the model's own. "
+                f"Received {most!r}."
+            )
+        check_penalty(penalty)
+        return settings_of(most, beams, float(penalty))
+
+    def _answers(
+        self,
+        texts: list[str],
+        batch_size: int | None,
+        settings: SearchSettings,
+        verbose: str | int = 0,
+        callbacks: Any = None,
+    ) -> list[Answer]:
+        """Return the answers to checked texts, those of similar length together."""
+        found = [EMPTY] * len(texts)
+        places = np.array([place for place, text in enumerate(texts) if text.strip()], np.int64)
+        sources = self._features([texts[place] for place in places])
+        order = np.argsort([len(source) for source in sources], kind="stable")
+        size = _TOGETHER if batch_size is None else checked_size(batch_size)
+        if len(sources):
+            longest = len(sources[order[-1]])
+            size = min(size, rows_at_once(self.config, self.symbols.size, longest, settings))
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        told = keras.callbacks.CallbackList(
+            callbacks, add_progbar=verbose != 0, verbose=verbose, epochs=1, steps=len(batches), model=self
+        )
+        told.on_predict_begin()
+        for step, batch in enumerate(batches):
+            told.on_predict_batch_begin(step)
+            candidates = self._decoding(padded([sources[row] for row in batch]), settings)
+            answers = answers_of(candidates, self.symbols, settings.length_penalty)
+            told.on_predict_batch_end(step, {"outputs": answers})
+            for place, answer in zip(places[batch], answers, strict=True):
+                found[place] = answer
+        told.on_predict_end()
+        return found
+
+    # Quantize:
+
+    def quantize(self, *args: Any, **kwargs: Any) -> None:
+        super().quantize(*args, **kwargs)
+        self._decoding = CompiledDecoding(self.core)  # of the new weights
+
+    quantize.__doc__ = RawModel.quantize.__doc__

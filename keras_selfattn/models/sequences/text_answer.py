@@ -1,0 +1,32 @@
+"""One answer of a model that writes texts."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A text that a model wrote for a source, with the others that it considered.
+
+    Args:
+        text: the best candidate.
+        score: mean log probability of its symbols, the end symbol included; 0 for an empty source.
+        ended: False if it was cut at `max_new_tokens`.
+        candidates: the texts that the search ended with, best first.
+        candidate_scores: of each, the sum of its log probabilities by its length to the power of
+            `length_penalty`.
+
+    Example:
+
+        >>> Answer("Hallo", -0.1, True, ("Hallo", "Hi"), (-0.1, -0.7)).text
+        'Hallo'
+    """
+
+    text: str
+    score: float
+    ended: bool
+    candidates: tuple[str, ...]
+    candidate_scores: tuple[float, ...]
+
+
+EMPTY = Answer("", 0.0, True, ("",), (0.0,))
+"""The answer to an empty or blank source."""
