@@ -5,7 +5,7 @@ from keras_selfattn.extras import importing, require
 require("train", __name__)
 
 with importing("train", __name__):
-    from keras_selfattn.models.config import ImageConfig, ScoreConfig, TextConfig, TokenConfig
+    from keras_selfattn.models.config import ImageConfig, ScoreConfig, SequenceConfig, TextConfig, TokenConfig
     from keras_selfattn.models.images.classifier import ImageClassifier
     from keras_selfattn.models.loading import load
     from keras_selfattn.models.pretrained.fine_tuning_config import (
@@ -17,6 +17,7 @@ with importing("train", __name__):
     from keras_selfattn.models.pretrained.keras_hub_backbones import from_keras_hub
     from keras_selfattn.models.pretrained.text_encoder import TextEncoder
     from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
+    from keras_selfattn.models.sequences.sequence_to_sequence import SequenceToSequence
     from keras_selfattn.models.series.classifier import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
     from keras_selfattn.models.series.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
     from keras_selfattn.models.text.classifier import TextClassifier
@@ -34,6 +35,8 @@ __all__ = [
     "MaskedTokenModel",
     "PretrainedConfig",
     "ScoreConfig",
+    "SequenceConfig",
+    "SequenceToSequence",
     "SeriesClassifier",
     "SeriesClassifierConfig",
     "SeriesConfig",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_selfattn.models.config import SequenceConfig
 from keras_selfattn.models.sequences.search import Found, SearchSettings, search
 from keras_selfattn.models.sequences.sequence_core import SequenceCore
-from keras_selfattn.models.sequences.symbols import BEGIN, END, PADDING, Symbols
+from keras_selfattn.models.sequences.symbols import END, PADDING, Symbols
 from keras_selfattn.models.sequences.text_answer import Answer
 
 Tensor = Any
@@ -85,15 +85,10 @@ class CompiledDecoding:
             autograph=False,
         )
         def run(source: Tensor, most: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            found = decoded(self._core, source, settings_of(most, beams, length_penalty))
+            found = decoded(self._core, source, SearchSettings(most, beams, length_penalty))
             return found.ids, found.scores, found.ended
 
         return run
-
-
-def settings_of(max_new_tokens: Tensor | int, beams: int, length_penalty: float) -> SearchSettings:
-    """Return the settings of a search for symbols."""
-    return SearchSettings(max_new_tokens, beams, length_penalty, BEGIN, END)
 
 
 def answers_of(found: Candidates, symbols: Symbols, length_penalty: float) -> list[Answer]:
@@ -101,16 +96,12 @@ def answers_of(found: Candidates, symbols: Symbols, length_penalty: float) -> li
     rows, count, longest = found.ids.shape
     texts = symbols.texts(found.ids.reshape(rows * count, longest))
     means = found.scores[:, 0] * _lengths(found.ids[:, 0]) ** (length_penalty - 1.0)
-    return [
-        Answer(
-            texts[row * count],
-            float(means[row]),
-            bool(found.ended[row, 0]),
-            tuple(texts[row * count : (row + 1) * count]),
-            tuple(map(float, found.scores[row])),
-        )
-        for row in range(rows)
-    ]
+    answers = []
+    for row, (scores, ended) in enumerate(zip(found.scores, found.ended, strict=True)):
+        of_row = [score for score in scores.tolist() if score > -np.inf]  # fewer than beams may be left
+        mine = texts[row * count : row * count + len(of_row)]
+        answers.append(Answer(mine[0], float(means[row]), bool(ended[0]), tuple(mine), tuple(of_row)))
+    return answers
 
 
 def _lengths(ids: np.ndarray) -> np.ndarray:

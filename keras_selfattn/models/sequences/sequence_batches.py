@@ -52,10 +52,10 @@ class SequenceBatches(LengthSortedBatches):
         self._answers = answers
         read = np.array([len(source) for source in sources], np.int64)
         written = np.array([len(answer) - 1 for answer in answers or ()], np.int64)
-        both = (read, written) if answers is not None else (read,)
         # The keys of `np.lexsort`: the last one decides first, and answers cost more than sources.
-        self._keys = both
-        costs = np.max([shares_of_pairs(sum(both)), sum(both) / _MAX_SYMBOLS], axis=0)
+        self._keys = (read,) if answers is None else (read, written)
+        symbols = read if answers is None else read + written
+        costs = np.maximum(shares_of_pairs(symbols), np.maximum(symbols, 1) / _MAX_SYMBOLS)
         if answers is not None:
             costs = np.maximum(costs, written * vocabulary_size / _MAX_LOGITS)
         self._few_written = few_lengths(written, lengths) if lengths and len(written) else None

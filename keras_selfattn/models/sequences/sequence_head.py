@@ -155,7 +155,7 @@ class AnswerCrossentropy(keras.losses.Loss):
         return super().__call__(y_true, y_pred, real)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        labels = ops.maximum(ops.cast(y_true, "int32"), NEVER)  # of padding any, but none of -1e9
+        labels: Any = ops.maximum(ops.cast(y_true, "int32"), NEVER)  # of padding any, but none of -1e9
         found: Any = ops.sparse_categorical_crossentropy(labels, y_pred, from_logits=True)  # [B, T]
         if not self.label_smoothing:
             return found

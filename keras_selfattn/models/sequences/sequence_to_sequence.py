@@ -19,7 +19,7 @@ from keras_selfattn.models.config import SequenceConfig, check_penalty, is_count
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.sequences.decoding import CompiledDecoding, answers_of, rows_at_once, settings_of
+from keras_selfattn.models.sequences.decoding import CompiledDecoding, answers_of, rows_at_once
 from keras_selfattn.models.sequences.search import SearchSettings
 from keras_selfattn.models.sequences.sequence_batches import SequenceBatches
 from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
@@ -120,18 +120,18 @@ class SequenceToSequence(RawModel):
                 f"The answer of each of the {len(rows.inputs)} rows is its source, so there is nothing to "
                 "learn but a copy. Check the columns (--source, --target)."
             )
-        self._symbols = learn_symbols(self.config, [*rows.inputs, *answers])
+        self._symbols = symbols = learn_symbols(self.config, [*rows.inputs, *answers])
         most = self.config.max_new_tokens
-        warn_of_cut(self._symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
-        if cut := self._symbols.answers(answers, most)[1]:
+        warn_of_cut(symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
+        if cut := symbols.answers(answers, most)[1]:
             warn_user(
                 f"{cut} of {len(answers)} answers are longer than max_new_tokens={most} symbols. They are "
                 "cut there, and teach no end."
             )
 
     def _build_core(self, head: Any) -> SequenceCore:
-        head.symbols, head.max_new_tokens = self._symbols, self.config.max_new_tokens
-        core = SequenceCore(self.config, head.symbols.size, self.dtype_policy)
+        head.symbols, head.max_new_tokens = self.symbols, self.config.max_new_tokens
+        core = SequenceCore(self.config, self.symbols.size, self.dtype_policy)
         self._decoding = CompiledDecoding(core)
         return core
 
@@ -244,14 +244,14 @@ class SequenceToSequence(RawModel):
     ) -> SearchSettings:
         """Return the checked settings of a search; those of the config where they are None."""
         config = self.config
-        beams = config.beams if beams is None else beams
+        width = config.beams if beams is None else beams
         most = config.max_new_tokens if max_new_tokens is None else max_new_tokens
         penalty = config.length_penalty if length_penalty is None else length_penalty
         choices = self.symbols.size - NEVER
-        if not is_count(beams) or beams > choices:
+        if not is_count(width) or width > choices:
             raise ConfigError(
-                f"`beams` must be an integer from 1 to {choices}, the symbols that answers can have. Received "
-                f"{beams!r}."
+                f"`beams` must be an integer from 1 to {choices}, the symbols that answers can have. "
+                f"Received {width!r}."
             )
         if not is_count(most) or most > config.max_new_tokens:
             raise ConfigError(
@@ -259,7 +259,7 @@ class SequenceToSequence(RawModel):
                 f"Received {most!r}."
             )
         check_penalty(penalty)
-        return settings_of(most, beams, float(penalty))
+        return SearchSettings(most, width, float(penalty))
 
     def _answers(
         self,
