@@ -7,6 +7,7 @@ from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, split_rows
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
 from keras_selfattn.data.tagged import read_tagged
+from keras_selfattn.data.text_answers import read_answers
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.data.windows import Windows, cut_windows
 from keras_selfattn.extras import require
@@ -32,6 +33,7 @@ __all__ = [
     "language_rows",
     "load_messages",
     "load_names",
+    "read_answers",
     "read_corpus",
     "read_images",
     "read_long_series",

@@ -22,6 +22,8 @@ from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.written_lists import WrittenList, written_list
 from keras_selfattn.user_warnings import warn_user
 
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS)
+"""The endings of tables that hold texts."""
 # Names of columns in a message.
 _SHOWN = 20
 # So many different numbers are a flag, such as 0 and 1.
@@ -140,13 +142,22 @@ def read_columns(
     *,
     separator: str | None = None,
     has_header: bool = True,
+    within: str | None = None,
 ) -> list[Record]:
     """Return the rows of a table, which must have these columns; `hint` is the next step if one is missing.
+
+    Args:
+        file: the table.
+        columns: their names.
+        hint: the end of the message about one that is missing, as a sentence.
+        separator: the separator of columns, as for `records.iter_records`.
+        has_header: False if the first line is a row.
+        within: a column whose objects hold the columns, if the rows themselves lack one of them.
 
     Raises:
         DataError: as for `read_table`.
     """
-    if checked_ending(file, _TABLES) in ARROW_ENDINGS:
+    if checked_ending(file, TABLES) in ARROW_ENDINGS:
         checked_separator(file, separator, has_header)
         records = arrow_records(file, columns)
     else:
@@ -154,6 +165,10 @@ def read_columns(
     if not records:
         raise DataError(f"{file} has no rows below its header. Give at least one.")
     present = dict.fromkeys(name for _, record in records for name in record)
+    if within in present and not set(columns) <= present.keys():
+        inner = [(line, record.get(within)) for line, record in records]
+        records = [(line, each if isinstance(each, dict) else {}) for line, each in inner]
+        present = dict.fromkeys(name for _, record in records for name in record)
     for column in columns:
         if column not in present:
             known = ", ".join(map(repr, list(present)[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
@@ -319,9 +334,6 @@ def _is_blank(label: Any) -> bool:
     return is_missing(label) or (isinstance(label, str | bytes) and not label.strip())
 
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS)
-
-
 def read_corpus(
     path: str | Path, text: str = "text", *, separator: str | None = None, has_header: bool = True
 ) -> list[str]:
@@ -348,7 +360,7 @@ def read_corpus(
         ['a good film', 'a bad one']
     """
     file = Path(path)
-    if checked_ending(file, (".txt", *_TABLES)) == ".txt":
+    if checked_ending(file, (".txt", *TABLES)) == ".txt":
         checked_separator(file, separator, has_header)
         texts = [line for _, line in iter_lines(file)]
     else:

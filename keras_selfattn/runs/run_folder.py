@@ -277,7 +277,8 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file in another format than in training, without its columns
         kept = {name: value for name, value in reading.items() if type(value) is int}
-        if reading.get("text_pair") is not None:  # a pair is one in any format
+        # Both texts of a pair, both sides of an answer, are so in any format.
+        if reading.get("text_pair") is not None or "alternatives" in task.reading:
             kept = {name: value for name, value in reading.items() if name not in _OF_TABLES}
         return task.rows(path, {**kept, **given})
 
