@@ -12,18 +12,37 @@ from keras_selfattn.asking.raw_texts import answers_spans
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import ModelMetadata, Signature, TensorSpec, VersionStatus
-from keras_selfattn.serving.wire.signature_names import LABEL, LABELS, SCORE
+from keras_selfattn.serving.wire.signature_names import ENDED, LABEL, LABELS, SCORE, TEXT
 
 _ANSWER = (LABEL, SCORE)
+_WRITTEN = (TEXT, SCORE, ENDED)
 
 
 def default_outputs(signature: Signature) -> list[str]:
-    """Return a classifier's label and score, or all labels of a row; all outputs of any other signature."""
+    """Return the outputs that a person asks for first.
+
+    They are a classifier's label and score, or all labels of a row; a written text, its score and whether it
+    ended; all outputs of any other signature.
+    """
     if answers_spans(signature):
         return list(signature.outputs)
+    if writes_texts(signature):
+        return list(_WRITTEN)
     if LABELS in signature.outputs:
         return [LABELS]
     return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)
+
+
+def writes_texts(signature: Signature) -> bool:
+    """Return True for a signature whose answers are texts that the model writes.
+
+    Example:
+
+        >>> text = TensorSpec("string", (None,))
+        >>> writes_texts(Signature({"text": text}, {"text": text}))
+        False
+    """
+    return set(_WRITTEN) <= signature.outputs.keys()
 
 
 def answer_name(output: str, columns: Sequence[str]) -> str:
@@ -34,7 +53,8 @@ def answer_name(output: str, columns: Sequence[str]) -> str:
         >>> answer_name("label", ["text"]), answer_name("score", ["text"]), answer_name("score", ["score"])
         ('predicted_label', 'score', 'predicted_score')
     """
-    return f"predicted_{output}" if output in (LABEL, LABELS) or output in columns else output
+    is_answer = output in (LABEL, LABELS, TEXT)
+    return f"predicted_{output}" if is_answer or output in columns else output
 
 
 def answer_columns(

@@ -187,7 +187,7 @@ def _metadata(options: Namespace) -> int:
 _RUN = {"query": _query, "status": _status, "metadata": _metadata}
 
 
-def _show(answers: Iterator[Mapping[str, Any]]) -> None:
+def _show(answers: Iterator[Mapping[str, Any]], _: object) -> None:
     from keras_selfattn.asking.answer_values import cell_text
     from keras_selfattn.asking.query import MORE_ROWS, SHOWN_ROWS
 

@@ -124,7 +124,7 @@ OUTPUTS = OptionSpec(
     "Output to write; may be given again.",
     metavar="NAME",
     default=(),
-    without="label and score, or all",
+    without="label and score; text, score and ended; or all",
     many=True,
 )
 TEXT_PAIR = OptionSpec(
@@ -141,9 +141,11 @@ QUERY = AskingCommand(
     Rows are TEXTS, those of --file or, without either, the lines of standard input. With --pair, each two
     TEXTS are a row.
 
-    A classifier answers with a label and its probability, other models with all their outputs. Numbers, and
-    lists of them, are written as JSON: a series is '[0.1, 0.3]'. Tokens stand between blanks, or in a JSON
-    list. Images are names of files, with --signature encoded.
+    A classifier answers with a label and its probability; a model that writes texts with the text, its score
+    and ended, which is false where the model's bound cut the text (--outputs candidates has what else its
+    search found); other models with all their outputs. Numbers, and lists of them, are written as JSON: a
+    series is '[0.1, 0.3]'. Tokens stand between blanks, or in a JSON list. Images are names of files, with
+    --signature encoded.
 
     The columns of --file are written along with the answers; an output with the name of a column is written
     as predicted_NAME. A model with several inputs takes each from the column of its name.

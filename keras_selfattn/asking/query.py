@@ -5,10 +5,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from keras_selfattn.asking.answer_values import cell_text, default_outputs, plain
+from keras_selfattn.asking.answer_values import cell_text, default_outputs, plain, writes_texts
 from keras_selfattn.asking.asked_rows import QueryRow, Wrap, asked_rows, check_asked, signature_choice
 from keras_selfattn.asking.commands import connected, signature_of, version_of
 from keras_selfattn.asking.input_cells import without_padding
@@ -24,6 +25,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import ServingError
+from keras_selfattn.serving.wire.signature_names import ENDED, TEXT
 
 Answer = dict[str, Any]
 SHOWN_ROWS = 100
@@ -32,13 +34,37 @@ MORE_ROWS = f"These are the first {SHOWN_ROWS} rows; --format csv or json writes
 """The line below a table of so many rows, if there are more."""
 
 
+@dataclass
+class CutTexts:
+    """The number of written texts that the model's bound of pieces cut, of those that were answered so far.
+
+    Example:
+
+        >>> CutTexts(2).warning[:17]
+        '2 texts were cut:'
+    """
+
+    count: int = 0
+
+    @property
+    def warning(self) -> str:
+        """A sentence for people; empty if no text was cut."""
+        if not self.count:
+            return ""
+        texts = "1 text was" if self.count == 1 else f"{self.count:,} texts were"
+        return (
+            f"{texts} cut: the model's bound of pieces came before the end ({ENDED} is false). For longer "
+            "ones train it with a larger --max-new-tokens."
+        )
+
+
 def query(
     model: str,
     texts: tuple[str, ...],
     file: Path | None,
     options: Mapping[str, Any],
     *,
-    show: Callable[[Iterator[Answer]], None],
+    show: Callable[[Iterator[Answer], Signature], None],
     say: Callable[[str], Any],
     wrap: Wrap | None = None,
 ) -> None:
@@ -49,7 +75,7 @@ def query(
         texts: rows of a model with one input.
         file: a table, or series.
         options: of `commands.QUERY`.
-        show: prints answers as a table for people, `SHOWN_ROWS` of them.
+        show: prints answers of a signature as a table for people, `SHOWN_ROWS` of them.
         say: prints a line beside the answers.
         wrap: as for `asked_rows`.
 
@@ -63,14 +89,17 @@ def query(
         signature = signature_of(metadata, name)
         check_offsets(signature, options["offsets"], options["outputs"])
         rows = asked_rows(signature, texts, file, options, wrap)
-        answers = answered(client, name, signature, rows, options)
+        cut = CutTexts()
+        answers = answered(client, name, signature, rows, options, cut)
         if options["output"] is not None:
             write_file(options["output"], answers, options["form"])
             say(f"The answers are in {options['output']}.")
         elif options["form"] == "table":
-            show(answers)
+            show(answers, signature)
         else:
             write(sys.stdout, answers, options["form"])
+        if cut.count:
+            say(cut.warning)
 
 
 def answered(
@@ -79,6 +108,7 @@ def answered(
     signature: Signature,
     asked: Iterator[QueryRow],
     options: Mapping[str, Any],
+    cut: CutTexts,
 ) -> Iterator[Answer]:
     """Yield the answers of the rows, each beside the columns that identify its row.
 
@@ -88,9 +118,12 @@ def answered(
         signature: to ask.
         asked: the rows.
         options: `outputs`, `offsets`, `batch_size`, and the version or its label.
+        cut: counts texts that are not whole.
     """
     of_spans, outputs = answers_spans(signature), list(options["outputs"])
     outputs = asked_outputs(outputs) if of_spans else outputs or default_outputs(signature)
+    of_texts = TEXT in outputs and writes_texts(signature)
+    asked_too = [ENDED] if of_texts and ENDED not in outputs else []
     given: deque[QueryRow] = deque()
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -99,8 +132,9 @@ def answered(
             yield row
 
     asked_of = {"version": version_of(options), "batch_size": options["batch_size"], "known": signature}
-    for answer in client.predict_iter(rows(), name, outputs, **asked_of):
+    for answer in client.predict_iter(rows(), name, [*outputs, *asked_too], **asked_of):
         record, row = given.popleft()
+        cut.count += of_texts and not answer[ENDED]
         if of_spans and not options["outputs"]:
             yield _annotated(record, row, answer, options)
         elif of_spans:
