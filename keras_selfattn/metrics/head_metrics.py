@@ -94,6 +94,17 @@ class HeadMetrics(ABC, Generic[AnyHead]):
         Without them a report has no section about their reliability.
         """
 
+    def chooses_epoch(self, targets: Sequence[Any]) -> str | None:
+        """Return the figure of a report whose best epoch is kept, more being better.
+
+        None if the mean over steps tells as much: then the metric that the head monitors chooses the epoch,
+        and the answers to the validation rows are not computed a second time.
+
+        Args:
+            targets: of the validation rows.
+        """
+        return None
+
     def rows_of_spans(self, rows: LabelledRows, outputs: Any) -> "list[RowOfSpans]":
         """Return the rows with wrong spans, those with the most first; none of a head without spans."""
         return []

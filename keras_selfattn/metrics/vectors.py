@@ -16,6 +16,7 @@ from keras_selfattn.metrics.report import Columns, Report
 from keras_selfattn.models.pretrained.vector_head import VectorHead
 from keras_selfattn.rows.targets import SIMILARITY
 from keras_selfattn.rows.text_groups import TextNumbers
+from keras_selfattn.user_warnings import warn_user
 
 RECALLED = (1, 5, 10)
 """The numbers of documents at which recall is measured."""
@@ -212,6 +213,18 @@ class VectorMetrics(HeadMetrics[VectorHead]):
         ]
 
     def decisions(self, targets: Sequence[Any], outputs: Any) -> None:
+        return None
+
+    def chooses_epoch(self, targets: Sequence[Any]) -> str | None:
+        # Their loss compares the rows of a batch alone, so its mean depends on which rows are together.
+        if not SIMILARITY.is_score(targets[0]):
+            return "mean_reciprocal_rank"
+        if len(set(targets)) > 1:
+            return "spearman"
+        warn_user(
+            f"All {len(targets)} validation scores are {targets[0]:g}: without an order among them, the loss "
+            "chooses the epoch. Give validation rows whose scores differ."
+        )
         return None
 
 

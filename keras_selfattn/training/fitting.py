@@ -6,14 +6,18 @@ pairs of few texts. The columns of a run's `history.csv` are made here.
 
 import dataclasses
 import math
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.metrics.evaluation import evaluate
+from keras_selfattn.metrics.report_of_model import head_metrics
 from keras_selfattn.models.batches.sample_weights import weights_of
 from keras_selfattn.models.batches.shares import WHOLE, feeding
 from keras_selfattn.models.core.ensemble import copy_member
@@ -36,8 +40,6 @@ from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_
 # Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
 _ENOUGH_ROWS = 100
-# The direction of each monitored metric: minimised or maximised.
-_METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 FitEncoders = Callable[
     [Sequence[RawModel], LabelledRows, Sequence[TrainConfig], int, bool], Iterable[RawModel]
@@ -69,9 +71,7 @@ class Fitted:
 
     def beats(self, other: "Fitted") -> bool:
         """Return True if the monitored metric is better here than in the other."""
-        return (
-            self.score < other.score if _METRIC_MODES[self.monitored] == "min" else self.score > other.score
-        )
+        return self.score < other.score if _mode(self.monitored) == "min" else self.score > other.score
 
 
 def enough_to_choose_epoch(validation: LabelledRows) -> bool:
@@ -134,18 +134,23 @@ def fit_with_validation(
     # Few texts and a pretrained encoder: pairs of rows, and no epoch is measured. Else steps on the labels,
     # with the shares of a second path fitted after each epoch, and the best epoch or the last one kept.
     on_pairs = trains_on_pairs(model, rows, config)
+    measures = choose_epoch and not on_pairs
+    figure = head_metrics(head).chooses_epoch(validation.targets) if measures else None
+    monitored = model.head.monitored if figure is None else f"val_{figure}"
     if on_pairs:
         history = _run_epochs_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
-        stopping = _early_stopping(model.head.monitored, config) if choose_epoch else None
+        measured = [] if figure is None else [_FigureMeasured(figure, validation)]
+        stopping = _early_stopping(monitored, config) if choose_epoch else None
         settings: dict[str, Any] = {"validation_data": validation_data, "verbose": verbose}
         settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
-        history = _run_epochs(model, rows, config, config.epochs, [*shares, *callbacks], **settings)
+        used = [*shares, *measured, *callbacks]
+        history = _run_epochs(model, rows, config, config.epochs, used, **settings)
         check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    fitted = _outcome(model, history, validation_data, on_pairs, choose_epoch)
+    fitted = _outcome(model, history, validation_data, monitored, on_pairs, choose_epoch)
     check_finite([fitted.score], config)
     return dataclasses.replace(fitted, calibrated=calibration.effect)
 
@@ -166,8 +171,64 @@ def _row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config:
 
 def _early_stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:
     """Return the callback that ends a fit after `patience` epochs without a better one, which it restores."""
-    mode, patience = _METRIC_MODES[monitored], config.patience
-    return keras.callbacks.EarlyStopping(monitored, mode=mode, patience=patience, restore_best_weights=True)
+    mode, patience = _mode(monitored), config.patience
+    return _EarlyStopping(monitored, mode=mode, patience=patience, restore_best_weights=True)
+
+
+class _EarlyStopping(keras.callbacks.EarlyStopping):
+    """Keras' callback, with the best weights in a temporary file: a large model is in memory once less."""
+
+    _kept: "Sequence[np.ndarray] | _WeightsInFile | None" = None
+
+    @property
+    def best_weights(self) -> Sequence[np.ndarray] | None:
+        """The weights of the best epoch; None before the first."""
+        return self._kept.read() if isinstance(self._kept, _WeightsInFile) else self._kept
+
+    @best_weights.setter
+    def best_weights(self, weights: Sequence[np.ndarray] | None) -> None:
+        self._kept = None
+        try:
+            self._kept = weights and _WeightsInFile(weights)
+        except OSError:  # there is no folder for it, or no room: they stay in memory
+            self._kept = weights
+
+
+class _WeightsInFile:
+    """Arrays in a temporary file, which is gone with this object or the process."""
+
+    def __init__(self, weights: Sequence[np.ndarray]) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._forms = [(each.shape, each.dtype) for each in weights]
+        for each in weights:
+            self._file.write(each.tobytes())
+        self._file.flush()
+
+    def read(self) -> list[np.ndarray]:
+        self._file.seek(0)
+        parts = [self._file.read(math.prod(shape) * dtype.itemsize) for shape, dtype in self._forms]
+        return [
+            np.frombuffer(part, dtype).reshape(shape)
+            for part, (shape, dtype) in zip(parts, self._forms, strict=True)
+        ]
+
+
+def _mode(monitored: str) -> Literal["min", "max"]:
+    """Return the direction in which a metric is better: of losses down, of all other figures up."""
+    return "min" if monitored == "val_loss" else "max"
+
+
+class _FigureMeasured(keras.callbacks.Callback):
+    """Put a figure of the answers to all validation rows into the logs of each epoch."""
+
+    def __init__(self, name: str, validation: LabelledRows) -> None:
+        super().__init__()
+        self._name, self._rows = name, validation
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is not None:
+            logs[f"val_{self._name}"] = evaluate(self.model, self._rows).summary()[self._name]
 
 
 def _run_epochs(
@@ -235,18 +296,19 @@ def _outcome(
     model: RawModel,
     history: dict[str, list[float]],
     validation_data: tuple[Any, Any, Any],
+    monitored: str,
     on_pairs: bool,
     choose_epoch: bool,
 ) -> Fitted:
     """Return the outcome of a finished fit: the epoch of its weights, and the monitored metric with them."""
-    monitored, columns = model.head.monitored, _columns(model, history)
+    columns = _columns(model, history)
     if on_pairs:  # whose epochs were not measured
         inputs, targets, weights = validation_data
         found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
         score = found[monitored.removeprefix("val_")]
         return Fitted(columns, len(history["loss"]), False, monitored, score, on_pairs)
     values = history[monitored]
-    best = np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax
+    best = np.argmin if _mode(monitored) == "min" else np.argmax
     epoch = int(best(values)) if choose_epoch else len(values) - 1
     return Fitted(columns, 1 + epoch, choose_epoch, monitored, values[epoch])
 

@@ -99,3 +99,11 @@ def test_the_worst_rows():
     scored = LabelledRows([("a", "b"), ("c", "d")], [5.0, 1.0], "made up", kind=TEXT_GROUPS)
     lines = head_metrics(VectorHead()).mistakes(scored, np.array([on_circle(0, 60), on_circle(0, 0)]))
     assert [line[2:] for line in lines] == [(5.0, 0.5, 0.5), (1.0, 1.0, 0.5)]
+
+
+def test_the_order_of_scores_chooses_the_epoch_and_equal_scores_say_that_they_cannot():
+    metrics = head_metrics(VectorHead())
+    assert metrics.chooses_epoch([1.0, 2.0]) == "spearman"
+    assert metrics.chooses_epoch(numbered([("a", "b")])) == "mean_reciprocal_rank"
+    with pytest.warns(UserWarning, match="All 2 validation scores are 3"):
+        assert metrics.chooses_epoch([3.0, 3.0]) is None

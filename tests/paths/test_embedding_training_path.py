@@ -1,5 +1,6 @@
 """Vectors trained by a command, measured on pairs with scores and on queries with documents."""
 
+import csv
 import json
 
 import numpy as np
@@ -61,6 +62,19 @@ def test_a_run_learns_the_scores_and_tells_its_figures(run, folder):
     assert "Cosines against scores" in page
     assert "Spearman compares the order" in page
     assert json.loads((run / "example.json").read_text())["input"][0].startswith("a ")
+
+
+@pytest.mark.slow
+def test_the_order_of_validation_scores_chooses_the_epoch_not_the_loss(folder):
+    options = ("--validation", folder / "scored.csv", "--epochs", 4, "--learning-rate", 0.005)
+    options = ("--from", folder / "bert", *options, "--batch-size", 16, "--output", folder / "chosen")
+    code, said = invoke("train", folder / "scored.csv", "--task", "embedding", *options)
+    assert code == 0, said
+    with (folder / "chosen" / "history.csv").open() as file:
+        reached = [float(epoch["val_spearman"]) for epoch in csv.DictReader(file)]
+    assert json.loads((folder / "chosen" / "config.json").read_text())["best_epoch"] == 1 + np.argmax(reached)
+    figures = json.loads((folder / "chosen" / "metrics.json").read_text())
+    assert figures["spearman"] == pytest.approx(max(reached), abs=1e-6)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs.run_folder import load_run, read_metrics
+from keras_selfattn.training import fitting
 from keras_selfattn.training.calibration import copy_calibration
 from keras_selfattn.training.fitting import enough_to_choose_epoch
 
@@ -190,3 +191,24 @@ def test_copying_a_calibration_leaves_other_weights():
 def test_the_time_to_tune_is_checked_before_training(tmp_path, tune):
     with pytest.raises(ConfigError, match="`tune` must be seconds, 0 or more. Received"):
         trained(tmp_path / "run", tune=tune)
+
+
+def test_the_best_weights_are_kept_in_a_file_or_in_memory_where_there_is_none(monkeypatch):
+    weights = [np.arange(6, dtype="float32").reshape(2, 3), np.array(7, "int64"), np.zeros((0, 2), "float32")]
+    stopping = fitting._EarlyStopping(restore_best_weights=True)
+    assert stopping.best_weights is None
+    for in_memory in (False, True):
+        if in_memory:
+            monkeypatch.setattr(fitting.tempfile, "TemporaryFile", no_room)
+        stopping.best_weights = weights
+        assert (stopping._kept is weights) is in_memory
+        for _ in range(2):
+            for read, each in zip(stopping.best_weights, weights, strict=True):
+                np.testing.assert_array_equal(read, each)
+                assert (read.dtype, read.shape) == (each.dtype, each.shape)
+    stopping.best_weights = None
+    assert stopping.best_weights is None
+
+
+def no_room():
+    raise OSError("No space left on device")
