@@ -125,6 +125,13 @@ def head_metrics(head: Head) -> HeadMetrics[Any]:
     )
 
 
+def epoch_figure(head: Head, targets: Sequence[Any]) -> str | None:
+    """Return what `HeadMetrics.chooses_epoch` says; None of a head without metrics, as of hidden words."""
+    if head_metrics.dispatch(type(head)) is head_metrics.dispatch(object):
+        return None
+    return head_metrics(head).chooses_epoch(targets)
+
+
 def short(number: float) -> float:
     """Return a number with the digits of a float32."""
     return float(f"{number:.7g}")

@@ -128,6 +128,11 @@ class RawModel(keras.Model):
         """The batches of a training whose rows are sorted by length together."""
         return SORTED_TOGETHER
 
+    @property
+    def _evenness(self) -> float | None:
+        """The most positions in a batch of a training over those in a batch of mean rows; None for any."""
+        return None
+
     def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
         """Return the core's inputs beside the features of each row, if there are any."""
         return None
@@ -354,6 +359,7 @@ class RawModel(keras.Model):
             batch_size=checked_size(batch_size),
             window=self.config.attended,
             parts=self._parts(rows.inputs),
+            even=self._evenness if training else None,
             span=self._step_span if training else None,
             shuffle=shuffle,
             seed=seed,

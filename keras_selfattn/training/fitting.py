@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.evaluation import evaluate
-from keras_selfattn.metrics.report_of_model import head_metrics
+from keras_selfattn.metrics.head_metrics import epoch_figure
 from keras_selfattn.models.batches.sample_weights import weights_of
 from keras_selfattn.models.batches.shares import WHOLE, feeding
 from keras_selfattn.models.core.ensemble import copy_member
@@ -135,7 +135,7 @@ def fit_with_validation(
     # with the shares of a second path fitted after each epoch, and the best epoch or the last one kept.
     on_pairs = trains_on_pairs(model, rows, config)
     measures = choose_epoch and not on_pairs
-    figure = head_metrics(head).chooses_epoch(validation.targets) if measures else None
+    figure = epoch_figure(head, validation.targets) if measures else None
     monitored = model.head.monitored if figure is None else f"val_{figure}"
     if on_pairs:
         history = _run_epochs_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)

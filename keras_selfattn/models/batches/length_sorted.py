@@ -43,6 +43,8 @@ class LengthSortedBatches:
         parts: rows of so many positions that the model reads for each row, such as the texts of a group.
         costs: share of a batch's memory that each row takes, float `[rows]`; by default that of the pairs of
             positions that attend to each other.
+        even: the most positions in a batch, as a multiple of those in a batch of mean rows; None for no such
+            bound. One batch of the longest rows can need several times the memory of all others.
         span: positions of a longer row in a batch: a random span in each iteration; by default all. For
             targets of whole rows.
         shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
@@ -81,6 +83,7 @@ class LengthSortedBatches:
         window: int | None = None,
         parts: int = 1,
         costs: np.ndarray | None = None,
+        even: float | None = None,
         span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
@@ -101,6 +104,10 @@ class LengthSortedBatches:
         if lengths is not None and targets is None:
             batch_size = min(batch_size, 2 ** math.ceil(math.log2(len(rows))))
         halvings = np.ceil(np.log2(batch_size * parts * costs)).clip(0).astype(int)
+        if even is not None and len(rows):
+            real = np.maximum(self.lengths, 1)
+            halvings = np.maximum(halvings, np.ceil(np.log2(real / (even * real.mean()))).astype(int))
+            halvings = np.minimum(halvings, int(np.log2(batch_size)))
         self._classes = [
             (np.flatnonzero(halvings == count), share.size(batch_size // 2 ** int(count)))
             for count in np.unique(halvings)

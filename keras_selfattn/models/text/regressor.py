@@ -18,10 +18,15 @@ from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedScoreConfig
+from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.text.text_model import TextModel
+
+# Scores of a pretrained encoder move it less than labels do. Spearman on the development rows of the STS
+# benchmark, two epochs from MiniLM-L6: docs/accuracy.md, "Pairs with scores".
+_FROM_PRETRAINED = {"learning_rate": 1e-4, "batch_size": 16}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -153,7 +158,17 @@ class TextRegressor(TextModel):
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         advised = super().advised_training(rows)
-        return {name: value for name, value in advised.items() if name != "label_smoothing"}
+        advised = {name: value for name, value in advised.items() if name != "label_smoothing"}
+        return advised | (_FROM_PRETRAINED if self._from_pretrained else {})
+
+    @property
+    def _from_pretrained(self) -> bool:
+        return isinstance(self._words, PretrainedPieces)
+
+    @property
+    def _evenness(self) -> float | None:
+        # What a block of a pretrained encoder keeps for its gradient is most of a training's memory.
+        return 2.0 if self._from_pretrained else None
 
     def parts_beside(self) -> dict[str, str]:
         kind = "logistic" if self.config.bounded else "ridge"

@@ -129,3 +129,21 @@ def test_skipped_iterations_leave_the_next_one_as_it_is():
 def test_long_rows_make_batches_small(tokens, size):
     rows = [np.ones(3, "int32"), np.ones(tokens, "int32")]
     assert LengthSortedBatches(rows, batch_size=64).smallest_size == size
+
+
+@pytest.mark.parametrize("even", [1.5, 2.0, 4.0])
+def test_even_batches_have_no_more_positions_than_asked_and_all_rows_once(even):
+    lengths = [3] * 40 + [7] * 20 + [40, 41, 97]
+    rows = [np.full(length, place + 1) for place, length in enumerate(lengths)]
+    batches = LengthSortedBatches(rows, np.arange(len(rows)), batch_size=8, even=even, shuffle=True)
+    seen = [(ids.size, targets.tolist()) for ids, targets in batches]
+    most = even * 8 * np.mean(lengths)
+    assert max(size for size, targets in seen if len(targets) > 1) <= most
+    assert sorted(row for _, targets in seen for row in targets) == list(range(len(rows)))
+    assert len(seen) == len(batches)
+
+
+def test_batches_that_need_not_be_even_have_their_whole_size():
+    rows = [np.ones(length) for length in [1] * 9 + [90] * 3]
+    sizes = [len(ids) for (ids,) in LengthSortedBatches(rows, batch_size=4)]
+    assert sizes == [4, 4, 4]
