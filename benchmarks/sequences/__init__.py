@@ -1,0 +1,1 @@
+"""Benchmarks of models that answer with sequences."""
