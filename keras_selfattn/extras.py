@@ -31,6 +31,7 @@ MODULES = {
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "parquet": ("pyarrow",),
     "pieces": ("tokenizers",),
+    "bleu": ("sacrebleu",),
     "ray": ("ray",),
     "stores": ("fsspec",),
     "tracing": ("opentelemetry",),

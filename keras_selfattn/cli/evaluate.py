@@ -15,6 +15,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.files import valid_json
 from keras_selfattn.files.atomic import check_writable, is_stream, text_destination
+from keras_selfattn.rows.targets import ANSWERS
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.runs.run_folder import check_no_file_of_run
 from keras_selfattn.tasks import check_task
@@ -81,12 +82,14 @@ def command(
     rows = rows_for_run(run, table, reading)
     print_notes(rows)
     import_tensorflow("sklearn.metrics", batches=True)
-    from keras_selfattn.cli.shared.report_tables import print_report
+    from keras_selfattn.cli.shared.report_tables import print_report, print_worst_answers
     from keras_selfattn.metrics.evaluation import examine
 
     model = load_run(run)
     found = examine(model, rows, skip_unknown_labels=skip_unknown_labels)
     print_report(found.figures, str(table))
+    if found.rows.target_kind == ANSWERS:
+        print_worst_answers(found.mistakes())
     if mistakes is not None:
         lines = found.mistakes()
         write_mistakes(mistakes, lines)

@@ -101,6 +101,13 @@ def cosines_by_score(scores: np.ndarray, cosines: np.ndarray) -> Chart:
     return Chart(f"Cosines against scores{some}", "score", "cosine", [line])
 
 
+def lengths_of_answers(right: np.ndarray, answered: np.ndarray) -> Chart:
+    """Return the lengths of answers against those of right answers, int `[rows]` each, in characters."""
+    line, some = _points(right, answered)
+    title = f"Characters of the answer against those of the right one{some}"
+    return Chart(title, "right answer", "answer", [line], diagonal=True)
+
+
 def _points(x: np.ndarray, y: np.ndarray) -> tuple[Line, str]:
     """Return a point for each row, of many for evenly spread ones, and how many of all for the title."""
     chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_POINTS)).astype(int))

@@ -190,7 +190,7 @@ def _places(rows: LabelledRows, found: list[int]) -> str:
 
 def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     """Return figures and mistakes of a model on preprocessed rows; unknown labels count as wrong."""
-    outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
+    outputs = model.measured_outputs(rows.inputs, _PREDICT_BATCH)
     baselines = model.baselines(rows.inputs)
     figures = report_of(model.head, rows.targets, outputs, baselines)
     return Evaluation(model.head, rows, outputs, figures, baselines)

@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.metrics import classes, label_sets, numbers, positions, scores, vectors  # noqa: F401
+from keras_selfattn.metrics import (  # noqa: F401
+    classes,
+    label_sets,
+    numbers,
+    positions,
+    scores,
+    text_answers,
+    vectors,
+)
 from keras_selfattn.metrics.head_metrics import head_metrics
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models.heads.class_heads import Head

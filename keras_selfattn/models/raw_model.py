@@ -170,6 +170,10 @@ class RawModel(keras.Model):
         """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
         return {}
 
+    def measured_outputs(self, x: Any, batch_size: int | None = None) -> Any:
+        """Return the outputs for raw rows that figures are made of: what `predict` returns, if not more."""
+        return self.predict(x, batch_size=batch_size, verbose=0)
+
     def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
         """Return the names that the model gives to raw rows, as its kind defines them."""
         raise ConfigError(f"A {type(self).__name__} returns {self.returns}, and no names. Call `predict`.")

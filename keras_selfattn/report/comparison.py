@@ -20,7 +20,7 @@ from keras_selfattn.runs.run_folder import check_run, read_config, read_metrics
 _CURVES = 8  # runs with a line of their own
 _CLASSES = 20
 # Of these a lower value is better.
-_LOWER = ("error", "loss", "perplexity", "seconds", "peak_memory_mb")
+_LOWER = ("error", "loss", "perplexity", "unfinished", "seconds", "peak_memory_mb")
 # Not settings: what a training gives, and what follows from others.
 _OUTCOMES = frozenset({"best_epoch", "trained_on", "seconds", "peak_memory_mb", "labels", "trials"})
 _NO_FIGURES = frozenset({"rows", "split"})

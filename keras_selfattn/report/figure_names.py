@@ -14,10 +14,16 @@ NAMES = {
     "span_overlap_precision": "overlapping span precision",
     "span_overlap_recall": "overlapping span recall",
     "accuracy_of_the_commonest": "accuracy of always the commonest",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "unfinished": "cut at the bound",
 }
 """Names of figures that are not their own words."""
 _WITHIN = {"r_squared": "R²", "pearson": "Pearson", "spearman": "Spearman"}
-_SHARES = frozenset({"accuracy", "accuracy_of_the_commonest", "calibration_error"})
+_SHARES = frozenset(
+    {"accuracy", "calibration_error", "exact_match", "word_error_rate", "character_error_rate", "unfinished"}
+)
+_OF_CORPUS = ("bleu", "chrf")  # 0 to 100
 
 
 def name_in_words(name: str) -> str:
@@ -51,6 +57,8 @@ def value_in_words(name: str, value: float) -> str:
         return f"{value:,}"
     if not math.isfinite(value):
         return "none" if math.isnan(value) else "infinite"
-    if "_error" in name and name not in _SHARES:
+    if name.partition("_of_")[0] in _SHARES:
+        return f"{value:.1%}"
+    if "_error" in name:
         return f"{value:.4g}"  # in the units of the targets
-    return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"
+    return f"{value:.1f}" if name in _OF_CORPUS else f"{value:.3f}"

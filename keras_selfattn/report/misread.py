@@ -17,7 +17,7 @@ from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.marked_spans import marked_rows
 from keras_selfattn.report.sections import Section, Table
 from keras_selfattn.rows.kind import Curves, Picture, Pixels, Written
-from keras_selfattn.rows.targets import NUMBERS
+from keras_selfattn.rows.targets import ANSWERS, NUMBERS
 
 MISREAD = "Most surely misread"
 """The title of the section of a model that answers with classes."""
@@ -26,6 +26,7 @@ _COLOURED = 12  # texts with attention: each is computed by itself
 _COLOURED_CHARACTERS = 2_000  # longer texts take seconds
 _BESIDE = 8  # tokens on either side of a wrong one
 _NUMBERS = 3  # of a target in a cell
+_EDITS = "The error is the number of characters to edit, by those of the nearest right answer."
 _BEGIN = (
     "Where the model is sure and wrong, look for a wrong label in the data, for a text that two labels "
     "share, and for a kind of row that the training lacks."
@@ -53,7 +54,8 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         columns = ["true", *columns[1:]]
     if not lines:
         return Section(title, ["No held-out row is answered wrongly."])
-    about = _counted(len(lines), "token" if by_position else "row", numbers)
+    of_texts = head.target_kind == ANSWERS
+    about = _counted(len(lines), "token" if by_position else "row", numbers, of_texts)
     lines = lines[:SHOWN]
     if by_position:
         table = Table(
@@ -61,21 +63,27 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         )
         spans = marked_rows(rows, head_metrics(head).rows_of_spans(rows, outputs))
         return Section(title, [f"{about} The wrong token is framed.", table, *spans])
+    # Attention over a source is of each piece of the answer, and has no colours here.
+    model = None if of_texts else model
     named, inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
     cells = [
         [line[0], *shown, *map(_judged, line[2:-1]), line[-1]]
         for line, shown in zip(lines, inputs, strict=True)
     ]
     table = Table(title, ["place", *named, *columns, score], cells)
-    begin = [] if numbers else [_BEGIN.replace("text", rows.kind.name)]
+    begin = [_EDITS] * of_texts if numbers else [_BEGIN.replace("text", rows.kind.name)]
     return Section(title, [about, *begin, *_note(rows, head, list(chain(*inputs))), table])
 
 
-def _counted(found: int, what: str, numbers: bool) -> str:
+def _counted(found: int, what: str, numbers: bool, of_texts: bool = False) -> str:
     """Return the sentence above the rows."""
     order = "the largest error" if numbers else "the surest answer"
     each = f"{found:,} {what}{'s' if found > 1 else ''}"
-    said = f"{each} answered" if numbers else f"{each} {'are' if found > 1 else 'is'} wrong"
+    said = f"{each} {'are' if found > 1 else 'is'} wrong"
+    if of_texts:
+        said = f"{each} {'have' if found > 1 else 'has'} another answer than the right ones"
+    elif numbers:
+        said = f"{each} answered"
     if found > SHOWN:
         said += f"; these are the first {SHOWN}"
     return f"{said}, {order} first." if found > 1 else f"{said}."

@@ -10,6 +10,8 @@ from keras_selfattn.drawing.builders import (
     confusion_figure,
     cosines_by_score,
     errors_by_step,
+    histogram_of,
+    lengths_of_answers,
     reliability_figure,
     residuals,
     scatter,
@@ -26,11 +28,18 @@ from keras_selfattn.metrics.positions import LabellingReport, SpanReport
 from keras_selfattn.metrics.reliability import CalibrationEffect, Reliability
 from keras_selfattn.metrics.report import ClassReport, Report
 from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
+from keras_selfattn.metrics.text_answers import (
+    NAMES_OF_ANSWERS,
+    AnswerFigures,
+    TextAnswerReport,
+    answer_lines,
+)
 from keras_selfattn.metrics.vectors import SearchReport, SimilarityReport, cosines
-from keras_selfattn.report.figure_names import name_in_words
+from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.sections import Figure, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
+_BEST = 10  # rows with the best answers
 _SCATTERED = 6  # scores of a row with a picture of their own
 _LETTERS = 200  # of a label in the table of all
 _FIRST_PAIRS, _FIRST_LETTERS = 3, 40  # of the pairs at the top of the page, and of a label there
@@ -38,6 +47,11 @@ _SPANS = (
     "An exact match has the label, the beginning and the end of a span. An overlapping one has its label and "
     "shares a token with it; each span is matched once at most. Of one that overlaps with another label, the "
     "prediction is told; a span without any is missed, and a predicted one without any is spurious."
+)
+_RATES = (
+    "An error rate is the number of words, or characters, to insert, remove or replace in the answers, by "
+    "that of the right ones; symbols between blanks, such as phonemes, are words. Of several right answers "
+    "to a row the nearest counts. BLEU and chrF, from 0 to 100, are those of sacrebleu."
 )
 _MEANING = (
     "Precision is the share of right ones among the answers of a class, recall the share found of its rows; "
@@ -165,6 +179,48 @@ def _of_search(figures: SearchReport, found: Evaluation | None) -> list[Any]:
         "are means of the queries.",
         Table("Right documents among the first", ["documents", "recall"], recalls),
     ]
+
+
+@answer_blocks.register
+def _of_text_answers(figures: TextAnswerReport, found: Evaluation | None) -> list[Any]:
+    header = ["answers of", *map(name_in_words, AnswerFigures._fields)]
+    rows = [
+        [NAMES_OF_ANSWERS.get(name, name), *(_in_words(*each) for each in figures._asdict().items())]
+        for name, figures in figures.answers.items()
+    ]
+    told = [f"{name_in_words(name)}: {signature}" for name, signature in figures.signatures.items()]
+    told = [each for each in (f"Signatures: {'; '.join(told)}." if told else "", figures.no_bleu) if each]
+    cut = f"{figures.unfinished:.1%} of the answers were cut at the bound, max_new_tokens."
+    blocks: list[Any] = [Table("Figures of the answers", header, rows), _RATES, *told, cut]
+    if found is None:
+        return blocks
+    lines = answer_lines(found.rows, found.outputs)
+    lengths = {
+        "sources": [len(source) for source in found.rows.inputs],
+        "right answers": [len(target[0]) for target in found.rows.targets],
+        "answers": [len(answer.text) for answer in found.outputs],
+    }
+    counts = {name: np.array(each) for name, each in lengths.items()}
+    pictures = [
+        lengths_of_answers(counts["right answers"], counts["answers"]),
+        histogram_of("Lengths in and out", "characters", counts, shares=True),
+    ]
+    # Of answers that are all right, a long one is the better one.
+    best = sorted(lines, key=lambda line: (line[-1], -len(line[3])))[:_BEST]
+    cells = [[line[0], found.rows.inputs[line[1]], _joined(line[2]), line[3], line[-1]] for line in best]
+    return [
+        *blocks,
+        *pictures,
+        Table("Best answers", ["place", "text", "target", "predicted", "error"], cells),
+    ]
+
+
+def _in_words(name: str, value: float) -> str:
+    return "–" if np.isnan(value) else value_in_words(name, value)
+
+
+def _joined(target: Any) -> str:
+    return target if isinstance(target, str) else " | ".join(target)
 
 
 @singledispatch

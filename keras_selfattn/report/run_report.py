@@ -11,6 +11,7 @@ from keras_selfattn.errors import first_line
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.reliability import CalibrationEffect
 from keras_selfattn.metrics.report import Report
+from keras_selfattn.metrics.text_answers import CONSTANT, COPYING
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
@@ -25,6 +26,7 @@ from keras_selfattn.user_warnings import warn_user
 
 REPORT = "report.html"
 """The file of the report in a run folder."""
+_OF_BASELINES = ("_error_of_", f"_of_{COPYING}", f"_of_{CONSTANT}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def run_report(folder: Path, name: str, findings: Findings) -> Page:
     config = read_config(folder)
     summary = findings.figures.summary()
     # Those of baselines, whose names end in theirs, are in a table.
-    shown = {key: value for key, value in summary.items() if "_error_of_" not in key}
+    shown = {key: value for key, value in summary.items() if not any(each in key for each in _OF_BASELINES)}
     tiles = [(name_in_words(key), value_in_words(key, value)) for key, value in shown.items()]
     tiles += [("rows measured", f"{findings.figures.rows:,}"), *_costs(config)]
     history = training_section(read_history(folder), config, findings.split)

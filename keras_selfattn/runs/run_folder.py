@@ -41,7 +41,7 @@ _PRETRAINED = "MaskedTokenModel"
 # How a table with columns is written; other files have neither.
 _OF_TABLES = frozenset({"separator", "has_header"})
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
-_TABLES = ("history", "classes", "confusion", "errors", "spans")
+_TABLES = ("history", "classes", "confusion", "errors", "signatures", "spans")
 _FILES = frozenset(
     {"model.keras", "metrics.json", "config.json", "vocabulary.txt", "example.json", "report.html"}
     | {f"{name}.csv" for name in _TABLES}

@@ -12,13 +12,15 @@ from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport, SpanReport
-from keras_selfattn.metrics.report import ClassReport
+from keras_selfattn.metrics.report import ClassReport, Columns
 from keras_selfattn.metrics.scores import ScoreFigures, ScoreReport
+from keras_selfattn.metrics.text_answers import NAMES_OF_ANSWERS, AnswerFigures, TextAnswerReport
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 
 # More classes than this do not fit a terminal as a matrix, nor help as one.
 _MATRIX_CLASSES = 10
 _WORST = 10
+_SHOWN = 80  # characters of a text
 
 
 @singledispatch
@@ -94,6 +96,38 @@ def _of_scores(figures: ScoreReport, split: str) -> None:
         shown = ["–" if math.isnan(value) else f"{value:.4g}" for value in each]
         name = "the model" if answers == "model" else answers
         table.add_row(name, *([str(score)] if several else []), *shown)
+    console.print(table)
+
+
+@print_report.register
+def _of_text_answers(figures: TextAnswerReport, split: str) -> None:
+    """Print the figures of the model's texts beside those of the baselines."""
+    numeric = tuple(map(name_in_words, AnswerFigures._fields))
+    table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
+    for answers, each in figures.answers.items():
+        shown = ["–" if math.isnan(v) else value_in_words(name, v) for name, v in each._asdict().items()]
+        table.add_row(NAMES_OF_ANSWERS.get(answers, answers), *shown)
+    console.print(table)
+    told = [f"{name_in_words(name)}: {signature}" for name, signature in figures.signatures.items()]
+    told += [figures.no_bleu] if figures.no_bleu else []
+    if figures.unfinished:
+        told.append(f"{figures.unfinished:.1%} of the answers were cut at the bound (--max-new-tokens).")
+    for line in told:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_worst_answers(mistakes: Columns) -> None:
+    """Print the first rows of mistakes whose answers are texts: source, right answers, answer, error."""
+    if not mistakes.rows:
+        return
+    table = columns("The worst answers", *mistakes.header, right=("error",))
+    for place, *texts, error in mistakes.rows[:_WORST]:
+        shown = [" | ".join(each) if isinstance(each, list) else str(each) for each in texts]
+        table.add_row(
+            str(place),
+            *(each if len(each) <= _SHOWN else f"{each[:_SHOWN]}…" for each in shown),
+            f"{error:.3f}",
+        )
     console.print(table)
 
 

@@ -230,6 +230,13 @@ class SequenceToSequence(RawModel):
         settings = self._settings(beams, max_new_tokens, length_penalty)
         return list(self._answers(self._checked(texts), batch_size, settings))
 
+    def measured_outputs(self, x: Any, batch_size: int | None = None) -> list[Answer]:
+        return self.generate(x, batch_size)
+
+    def baselines(self, x: Any) -> dict[str, np.ndarray]:
+        """Return the texts themselves, as the answers of who copies them."""
+        return {"copying": np.array(self.read_inputs(x), object)}
+
     def _checked(self, texts: Any) -> list[str]:
         self._check_adapted()
         if keras.backend.backend() != "tensorflow":
