@@ -3,14 +3,18 @@
 Axes: B (rows), S (symbols of a source), N (candidates), L (symbols of an answer), V (vocabulary).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from keras_selfattn.models.config import SequenceConfig
 from keras_selfattn.models.sequences.search import Found, SearchSettings, search
-from keras_selfattn.models.sequences.sequence_core import SequenceCore
+from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
 from keras_selfattn.models.sequences.symbols import END, PADDING, Symbols
 from keras_selfattn.models.sequences.text_answer import Answer
 
@@ -59,8 +63,24 @@ class Candidates(NamedTuple):
     ended: np.ndarray
 
 
+def log_probabilities(core: SequenceCore, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
+    """Return the log probability of each symbol of known answers, float32 `[B, T]`.
+
+    That of an unknown symbol is -infinity.
+
+    Args:
+        core: of the model.
+        source: int32 ids `[B, S]`, 0 is padding.
+        target: int32 ids `[B, T]`, begin first.
+        labels: int32 ids `[B, T]`, the symbol after each of the target's.
+    """
+    of_all: Any = ops.log_softmax(core([source, target], training=False))  # [B, T, V]
+    found = ops.take_along_axis(of_all, ops.cast(labels, "int32")[..., None], axis=-1)[..., 0]
+    return ops.where(ops.less(labels, NEVER), -np.inf, found)
+
+
 class CompiledDecoding:
-    """The graphs of `decoded` for a core, one for each number of beams and length penalty.
+    """The graphs of a core: of `decoded`, for each number of beams and length penalty, and of known answers.
 
     It is an object of its own, in which Keras does not look for layers.
 
@@ -70,7 +90,7 @@ class CompiledDecoding:
 
     def __init__(self, core: SequenceCore) -> None:
         self._core = core
-        self._made: dict[tuple[int, float], Any] = {}
+        self._made: dict[Any, Any] = {}
 
     def __call__(self, source: np.ndarray, settings: SearchSettings) -> Candidates:
         """Return the candidates for ids `[B, S]`."""
@@ -78,6 +98,24 @@ class CompiledDecoding:
         if kind not in self._made:
             self._made[kind] = self._compiled(*kind)
         return Candidates(*map(np.asarray, self._made[kind](source, np.int32(settings.max_new_tokens))))
+
+    def log_probabilities(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return what the function of this name does for a batch."""
+        return np.asarray(self._on_arrays(log_probabilities)(source, target, labels))
+
+    def alignment(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Return what `SequenceCore.alignment` does for a batch."""
+        return np.asarray(self._on_arrays(type(self._core).alignment)(source, target))
+
+    def _on_arrays(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """Return a function of the core and ids, compiled on TensorFlow."""
+        if keras.backend.backend() != "tensorflow":
+            return partial(function, self._core)
+        if function not in self._made:
+            self._made[function] = tf.function(
+                partial(function, self._core), reduce_retracing=True, autograph=False
+            )
+        return self._made[function]
 
     def _compiled(self, beams: int, length_penalty: float) -> Any:
         @tf.function(

@@ -133,6 +133,20 @@ class SequenceCore(keras.Model):
         """Return the encoded source, `[B, S, D]`, with its mask."""
         return self.get_layer("encoder")(self._embedded(source, {}))
 
+    def alignment(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return how an answer's symbols attend to those of the source, float32 `[B, T, S]`.
+
+        They are the weights of the last decoder block, mean of its heads: of what is read to give the symbol
+        after each of the target's.
+
+        Args:
+            source: int32 ids `[B, S]`, 0 is padding.
+            target: int32 ids `[B, T]`, begin first.
+        """
+        decoder: Any = self.get_layer("decoder")
+        found = decoder(self._embedded(target, {}), self.memory(source), return_weights=True)
+        return ops.cast(ops.mean(found[-1][-1], axis=1), "float32")
+
     def start(self, source: Tensor, max_length: Tensor | int) -> Cache:
         """Return the cache of the decoder before the first symbol; see `layers.Decoder.start`.
 

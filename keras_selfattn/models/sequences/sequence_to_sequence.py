@@ -4,7 +4,7 @@ Axes: B (rows), S (symbols of a source), T (symbols of an answer), N (candidates
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -24,8 +24,8 @@ from keras_selfattn.models.sequences.search import SearchSettings
 from keras_selfattn.models.sequences.sequence_batches import SequenceBatches
 from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
-from keras_selfattn.models.sequences.symbols import Symbols, learn_symbols, symbols_of
-from keras_selfattn.models.sequences.text_answer import EMPTY, Answer
+from keras_selfattn.models.sequences.symbols import PADDING, Symbols, learn_symbols, symbols_of
+from keras_selfattn.models.sequences.text_answer import EMPTY, Answer, AnswerExplanation
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.user_warnings import warn_user
 
@@ -94,9 +94,9 @@ class SequenceToSequence(RawModel):
     @property
     def symbols(self) -> Symbols:
         """The symbols of both sides."""
-        self._check_adapted()
-        assert self._symbols is not None
-        return self._symbols
+        if self._symbols is None:
+            self._check_adapted()  # raises
+        return cast(Symbols, self._symbols)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         return self.core(inputs, training=training)
@@ -121,13 +121,8 @@ class SequenceToSequence(RawModel):
                 "learn but a copy. Check the columns (--source, --target)."
             )
         self._symbols = symbols = learn_symbols(self.config, [*rows.inputs, *answers])
-        most = self.config.max_new_tokens
         warn_of_cut(symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
-        if cut := symbols.answers(answers, most)[1]:
-            warn_user(
-                f"{cut} of {len(answers)} answers are longer than max_new_tokens={most} symbols. They are "
-                "cut there, and teach no end."
-            )
+        self._warn_of_cut_answers(answers)
 
     def _build_core(self, head: Any) -> SequenceCore:
         head.symbols, head.max_new_tokens = self.symbols, self.config.max_new_tokens
@@ -299,6 +294,71 @@ class SequenceToSequence(RawModel):
                 found[place] = answer
         told.on_predict_end()
         return found
+
+    # Known answers:
+
+    def score_target(self, sources: Any, targets: Any, batch_size: int | None = None) -> list[np.ndarray]:
+        """Return the log probability of each symbol of a known answer, the end symbol included.
+
+        Args:
+            sources: texts, in any container.
+            targets: the answer to each; of several right ones the main one.
+            batch_size: rows in a step.
+
+        Returns:
+            float32 `[T]` for each row; -infinity for a symbol that the model does not have.
+
+        Raises:
+            DataError: before training, or for rows that are no texts.
+        """
+        self._check_adapted()
+        rows = self._with_main_answers(sources, targets)
+        self._warn_of_cut_answers([each[0] for each in rows.targets])
+        found: list[np.ndarray] = [np.zeros(0, np.float32)] * len(rows.inputs)
+        batches = self.batches(rows, batch_size)
+        places = iter(batches.order)
+        for (source, target), labels in batches:
+            of_batch = self._decoding.log_probabilities(source, target, labels)
+            for row, length in zip(of_batch, (target != PADDING).sum(axis=1), strict=True):
+                place = next(places, None)  # the last rows may be copies
+                if place is not None:
+                    found[place] = row[:length]
+        return found
+
+    def explain(self, sources: Any, targets: Any = None) -> list[AnswerExplanation]:
+        """Return the attention from the symbols of answers to those of their sources.
+
+        Args:
+            sources: texts, in any container.
+            targets: the answer to each; None for the model's own.
+
+        Raises:
+            DataError: before training, or for rows that are no texts.
+        """
+        self._check_adapted()
+        own = targets is None
+        rows = self._with_main_answers(sources, self.predict(sources) if own else targets)
+        if not own:
+            self._warn_of_cut_answers([each[0] for each in rows.targets])
+        names, found = np.array(self.symbols.names), []
+        read = self._features(rows.inputs)
+        written = self.symbols.answers([each[0] for each in rows.targets], self.config.max_new_tokens)[0]
+        for source, target in zip(read, written, strict=True):
+            weights = self._decoding.alignment(source[None], target[None, :-1])[0]
+            found.append(AnswerExplanation(tuple(names[source]), tuple(names[target[1:]]), weights))
+        return found
+
+    def _with_main_answers(self, sources: Any, targets: Any) -> Rows:
+        rows = self.read_rows(self.given_rows(sources), targets, None, AnswerHead)
+        return Rows(rows.inputs, [each[:1] for each in rows.targets])
+
+    def _warn_of_cut_answers(self, answers: Sequence[str]) -> None:
+        most = self.config.max_new_tokens
+        if cut := self.symbols.answers(answers, most)[1]:
+            warn_user(
+                f"{cut} of {len(answers)} answers are longer than max_new_tokens={most} symbols. They are "
+                "cut there, and their end is not learned or scored."
+            )
 
     # Quantize:
 

@@ -1,6 +1,11 @@
-"""One answer of a model that writes texts."""
+"""One answer of a model that writes texts, and the attention behind one.
+
+Axes: S (symbols of a source), T (symbols of an answer).
+"""
 
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,19 @@ class Answer:
 
 EMPTY = Answer("", 0.0, True, ("",), (0.0,))
 """The answer to an empty or blank source."""
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerExplanation:
+    """The attention from the symbols of an answer to those of its source.
+
+    Args:
+        source: the symbols of the source `[S]`, as texts, the end symbol included.
+        target: the symbols of the answer `[T]`, the end symbol included.
+        weights: float32 `[T, S]`, rows sum to 1: of the last decoder block, mean of its heads. They say what
+            the model read before it wrote each symbol, not why it did.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: np.ndarray
