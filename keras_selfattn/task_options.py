@@ -60,7 +60,7 @@ OPTIONS = (
         "--tokens",
         "Units of a text; pieces are byte pairs learned from the rows, by the package tokenizers.",
         choices=("words", "characters", "pieces"),
-        without="words",
+        without="words; of seq2seq pieces",
     ),
     OptionSpec("--keep-case", "Tell upper case from lower case.", name="lowercase", switch=False),
     OptionSpec(
@@ -68,7 +68,7 @@ OPTIONS = (
         "Cut texts after so many tokens.",
         kind=int,
         least=1,
-        without="100000; with --from its own limit",
+        without="100000, of seq2seq 512; with --from its own limit",
     ),
     OptionSpec(
         "--training-span",
@@ -101,6 +101,24 @@ OPTIONS = (
     ),
     OptionSpec(
         "--members", "Encoders side by side; their answers are averaged.", kind=int, least=1, without="2"
+    ),
+    OptionSpec("--source", "Column with the texts to answer.", metavar="COLUMN", without="source"),
+    OptionSpec("--target", "Column with the right answers, texts.", metavar="COLUMN", without="target"),
+    OptionSpec(
+        "--alternatives",
+        "Separator between the right answers of a row that has several, the main one first.",
+        metavar="SEPARATOR",
+        without="one answer a row, or a JSON list",
+    ),
+    OptionSpec(
+        "--max-new-tokens",
+        "The most symbols of an answer, its end included.",
+        kind=int,
+        least=2,
+        without="256",
+    ),
+    OptionSpec(
+        "--beams", "Candidates that the search for an answer follows.", kind=int, least=1, without="1"
     ),
     OptionSpec(
         "--column",

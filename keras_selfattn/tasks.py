@@ -15,7 +15,14 @@ from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.options import OptionSpec
-from keras_selfattn.rows.targets import LABEL_PER_POSITION, NUMBERS, ONE_LABEL, SIMILARITY, TargetKind
+from keras_selfattn.rows.targets import (
+    ANSWERS,
+    LABEL_PER_POSITION,
+    NUMBERS,
+    ONE_LABEL,
+    SIMILARITY,
+    TargetKind,
+)
 from keras_selfattn.task_options import COLUMNS, OPTIONS
 
 if TYPE_CHECKING:
@@ -244,6 +251,12 @@ def _groups(path: Path, **columns: Any) -> LabelledRows:
     return read_groups(path, **columns)
 
 
+def _answers(path: Path, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.text_answers import read_answers
+
+    return read_answers(path, **columns)
+
+
 def _images(path: Path, image_size: int | None) -> LabelledRows:
     from keras_selfattn.data.images import read_images
 
@@ -392,11 +405,22 @@ TASKS = (
         target=SIMILARITY,
         begins=True,
     ),
+    Task(
+        name="seq2seq",
+        kind="SequenceToSequence",
+        endings=frozenset(),
+        files="only with --task",
+        learned="texts, with the texts to answer them by",
+        reading={"source": "source", "target": "target", "alternatives": None, **_OF_TABLES},
+        settings=frozenset({"tokens", "max_tokens", "max_new_tokens", "beams"}),
+        read=_answers,
+        target=ANSWERS,
+    ),
 )
 FILES_BESIDES = (
     "With --task, tokens are read from .jsonl, .parquet, .feather, .iob and .txt files as well, and from "
     "texts with spans: doccano's and Prodigy's .jsonl, Label Studio's .json, brat's folders; texts from .txt "
-    "files in fastText's form; scores and embedding from the tables that texts are read from; and series, "
-    "regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files."
+    "files in fastText's form; scores, embedding and seq2seq from the tables that texts are read from; and "
+    "series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files."
 )
 """The sentence of the help about files whose ending does not tell their task."""
