@@ -105,13 +105,18 @@ def _raw_contract(
         signatures=signatures,
         tracked=[*weights.tracked, *front.tracked],
         labels=getattr(model, "labels", None),
-        vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
+        vocabulary_size=getattr(_vocabulary(model), "size", None),
         config=model.config.summary(),
         scores=getattr(model.head, "names", None),
         described=front.described,
         named=front.named,
         made_up=not real and samples is None,
     )
+
+
+def _vocabulary(model: RawModel) -> Any:
+    """Return the tokens or symbols of a model that has some."""
+    return getattr(model, "tokenizer", None) or getattr(model, "symbols", None)
 
 
 def _asked(front: RawFront, example: Any) -> Request:

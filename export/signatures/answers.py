@@ -11,7 +11,7 @@ Axes: B (batch), T (positions), C (classes), W (tokens of all texts), S (their s
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -20,15 +20,20 @@ from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelH
 from keras_selfattn.models.heads.label_rules import THRESHOLD
 from keras_selfattn.models.heads.number_head import NumbersHead
 from keras_selfattn.models.pretrained.vector_head import VectorHead
+from keras_selfattn.models.sequences.search import Found
+from keras_selfattn.models.sequences.sequence_head import AnswerHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.models.tokens.raw_texts import TextTokens, rows_at
 from keras_selfattn.models.tokens.span_labels import PathRule, SpanDecoder
 from keras_selfattn.models.tokens.text_spans import SpanMarks
 from keras_selfattn.serving.wire.signature_names import (
+    CANDIDATE_SCORES,
+    CANDIDATES,
     CLASSES,
     COUNT,
     EMBEDDING,
     END,
+    ENDED,
     LABEL,
     LABELS,
     NAMED_SCORES,
@@ -38,6 +43,7 @@ from keras_selfattn.serving.wire.signature_names import (
     SCORE,
     SCORES,
     START,
+    TEXT,
 )
 
 Tensor = Any
@@ -278,6 +284,40 @@ class Vectors(Answers):
         return {EMBEDDING: tf.cast(outputs, tf.float32)}
 
 
+class Written(NamedTuple):
+    """The candidates of a search, and the mean log probability of the symbols of the best, float32 `[B]`."""
+
+    found: Found
+    means: Tensor
+
+
+class WrittenTexts(Answers):
+    """A text for each row that the model writes, and the other candidates of its search.
+
+    Args:
+        head: of the model, with its symbols.
+    """
+
+    task = "to-text"
+
+    def __init__(self, head: AnswerHead) -> None:
+        assert head.symbols is not None
+        self._symbols = head.symbols
+
+    def named(self, outputs: Written) -> dict[str, Tensor]:
+        ids, scores, ended = outputs.found
+        rows, count, longest = tf.unstack(tf.shape(ids))
+        texts = self._symbols.graph_texts(tf.reshape(ids, [rows * count, longest]))
+        texts = tf.ensure_shape(tf.reshape(texts, [rows, count]), [None, scores.shape[1]])
+        return {
+            TEXT: texts[:, 0],
+            SCORE: outputs.means,
+            ENDED: ended[:, 0],
+            CANDIDATES: texts,
+            CANDIDATE_SCORES: scores,
+        }
+
+
 @singledispatch
 def raw_answers(head: Head) -> Answers:
     """Return the answers of a head of this library's models, found by its class or a base class of it.
@@ -310,6 +350,11 @@ def _of_positions(head: PositionHead) -> Answers:
 @raw_answers.register
 def _of_numbers(head: NumbersHead) -> Answers:
     return Numbers(None, single=len(head.mean) == 1, scores=head.names)
+
+
+@raw_answers.register
+def _of_texts(head: AnswerHead) -> Answers:
+    return WrittenTexts(head)
 
 
 @raw_answers.register

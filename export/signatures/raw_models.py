@@ -7,6 +7,7 @@ from keras_selfattn.models import MaskedTokenModel
 
 from . import (  # noqa: F401
     image_preprocessing,
+    sequence_preprocessing,
     series_preprocessing,
     text_preprocessing,
     token_preprocessing,

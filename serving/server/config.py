@@ -287,6 +287,14 @@ class ServerConfig:
         "Bytes of memory for a request's tensors beyond its own size, because a message of 40 bytes can "
         "name gigabytes. More is refused with INVALID_ARGUMENT.",
     )
+    max_request_search_bytes: int = _setting(
+        2**34,
+        OWN_LIMITS,
+        _POSITIVE,
+        "Bytes that the searches for the answers to a request's rows may fill, at the bounds of a model that "
+        "writes texts: rows times candidates times symbols times bytes of a cache. More is refused with "
+        "INVALID_ARGUMENT.",
+    )
     rest_api_max_body_bytes: int = _setting(
         2**28, OWN_LIMITS, _POSITIVE, "Bytes of a REST request's body, decompressed; more is refused."
     )

@@ -50,6 +50,7 @@ class Admission:
     def __init__(self, config: ServerConfig):
         self._most_entered = config.max_concurrent_requests
         self._most_growth = config.max_request_tensor_bytes
+        self._most_search = config.max_request_search_bytes
         self._begun = self._entered = self._growth = 0
         self._entered_of: dict[str, int] = {}
         self._idle = asyncio.Event()
@@ -134,6 +135,23 @@ class Admission:
             ResourceExhaustedError: on entry, the memory is more than the waiting and running requests leave.
         """
         return _Growth(self, size, becomes) if becomes > size else _NO_GROWTH
+
+    def check_search(self, rows: int, row_bytes: int) -> None:
+        """Refuse a request for more texts than a model should write for one caller.
+
+        Args:
+            rows: of the request.
+            row_bytes: of the version, as `Servable` has it.
+
+        Raises:
+            InvalidArgumentError: at the bounds of the model they take more bytes than one request may.
+        """
+        if rows * row_bytes > self._most_search:
+            raise InvalidArgumentError(
+                f"the answers to a request may take at most {self._most_search} bytes of candidates "
+                f"(max_request_search_bytes); those to {rows} rows may take {rows * row_bytes}. Send "
+                f"{max(1, self._most_search // row_bytes)} or fewer at a time"
+            )
 
     def _grow(self, size: int, becomes: int) -> None:
         growth = becomes - size

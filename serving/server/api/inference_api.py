@@ -7,7 +7,7 @@ servables/tensorflow/get_model_metadata_impl.cc.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -244,7 +244,9 @@ class InferenceApi:
             misfit = InputShapes.of(servable).check(call.signature_name, call.feeds)
             if counted.api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 # Every fed tensor has the same examples.
-                self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
+                self._metrics.examples(spec.name, _rows(call.feeds))
+            if servable.row_bytes:
+                self.admission.check_search(_rows(call.feeds), servable.row_bytes)
             started = time.perf_counter()
             try:
                 arrays = await self._runner.run(servable, call, deadline, begin)
@@ -352,6 +354,10 @@ class _MultiInference(InferenceRequest[pb.MultiInferenceResponse, bytes]):
 def _value_work(arrays: Sequence[np.ndarray]) -> int:
     """Return the number of bytes that could be copied while outputs are written value by value."""
     return sum(_VALUE_WORK * array.size for array in arrays)
+
+
+def _rows(feeds: Mapping[str, np.ndarray]) -> int:
+    return max((len(array) for array in feeds.values() if array.ndim), default=0)
 
 
 def _copied_bytes(arrays: Sequence[np.ndarray]) -> int:

@@ -1,8 +1,9 @@
 """Load versions as servables."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from keras_selfattn.files.version_files import CARD, read_card
 
@@ -51,6 +52,7 @@ class Loader:
             servable.batching = batching
             card = read_card(path)
             servable.card = card if self._config.page else None
+            servable.row_bytes = _row_bytes(card)
             if (path / CARD).is_file():
                 servable.padding = row_padding(card, servable.signatures)
             return servable
@@ -64,6 +66,13 @@ class Loader:
         if has_card:
             servable.row_tensors = frozenset(_row_tensors(servable.signatures.values()))
         return servable
+
+
+def _row_bytes(card: Mapping[str, Any] | None) -> int:
+    """Return the bytes that a card gives for the search of a row; 0 if it has none, or has other types."""
+    decoding = card.get("decoding") if card is not None else None
+    found = decoding.get("row_bytes") if isinstance(decoding, Mapping) else None
+    return found if type(found) is int and found > 0 else 0
 
 
 def _row_tensors(signatures: Iterable[pb.SignatureDef]) -> Iterator[str]:

@@ -104,6 +104,7 @@ class SavedModelServable:
         self.padding: RowPadding | None = None
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
+        self.row_bytes = 0
         self._path = path
         self._session = Session(graph=ops.Graph(), config=config)
         try:
@@ -135,7 +136,9 @@ class SavedModelServable:
         asked, fetches = fetches, self._with_free_outputs(feeds, fetches)
         fetched = [self._tensor(name) for name in fetches]
         kind = kind_of_run(fetches, feeds.values())
-        options = _IN_THIS_THREAD if self._short_runs.expected(kind) else _options(timeout)
+        # Of a search inputs do not tell the time, and no deadline stops a run in this thread.
+        is_short = not self.row_bytes and self._short_runs.expected(kind)
+        options = _IN_THIS_THREAD if is_short else _options(timeout)
         started = time.perf_counter()
         try:
             # Every public call checks shapes before it feeds a session.

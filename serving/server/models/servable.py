@@ -55,6 +55,8 @@ class Servable(Protocol):
         padding: lengthens rows of a batch without changing their answers; None if that is not known.
         batching: the parameters of batching for its requests; None uses the server's.
         card: its model card, if the server has a page that shows it; otherwise None.
+        row_bytes: the most bytes that the search for the answer to a row fills, of a model that writes texts;
+            0 for all others, the time of whose runs follows from the sizes of their inputs.
     """
 
     model: str
@@ -66,6 +68,7 @@ class Servable(Protocol):
     padding: RowPadding | None
     batching: BatchingParameters | None
     card: dict[str, Any] | None
+    row_bytes: int
 
     def run(
         self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], timeout: float | None

@@ -57,6 +57,7 @@ class TfliteServable:
         self.padding: RowPadding | None = None
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
+        self.row_bytes = 0
         content = _content(path)
         self._pool = InterpreterPool(content, threads)
         try:

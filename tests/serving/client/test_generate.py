@@ -162,9 +162,7 @@ def test_generate_of_another_model_names_the_call_for_it(stock_server, connect, 
 @pytest.mark.parametrize("call", ["classify", "label", "score"])
 def test_other_calls_of_a_writer_name_generate(server, connect, call):
     client = connect(server.target, "backwards")
-    with pytest.raises(
-        errors.FailedPreconditionError, match=r"texts: use `client.generate\(...\)`."
-    ):
+    with pytest.raises(errors.FailedPreconditionError, match=r"texts: use `client.generate\(...\)`."):
         getattr(client, call)(["a"])
 
 

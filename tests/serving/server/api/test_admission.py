@@ -20,6 +20,7 @@ from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api import grpc_server, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
 from keras_selfattn.serving.server.models import quantized_tensors
+from keras_selfattn.serving.server.models.loader import _row_bytes
 from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -294,3 +295,30 @@ def test_the_door_counts_the_requests_of_each_client(caplog):
     assert (door.entered_of(one), door.entered_of(other)) == (1, 1)
     door.enter(other)
     assert (door.entered_of(one), door.entered_of(other)) == (1, 2)
+
+
+def test_more_texts_than_one_request_may_have_written_are_refused_before_they_run(tmp_path):
+    models.save(models.Backwards(), tmp_path)
+    (tmp_path / "1" / "assets.extra").mkdir()
+    files = {"bytes": 1, "digest": ""}
+    card = json.dumps({"format": 1, "files": files, "decoding": {"row_bytes": 2**20}})
+    (tmp_path / "1" / "assets.extra" / "model_card.json").write_text(card)
+    config = ServerConfig("it", str(tmp_path), port=0, rest_api_port=-1, max_request_search_bytes=2**21 + 1)
+    with Server(config) as server, Client(server.target, model="it") as client:
+        client.wait_until_ready(60)
+        assert client.predict({"text": ["ab", "cd"]})["text"].tolist() == ["ba", "dc"]
+        words = (
+            r"at most 2097153 bytes of candidates \(max_request_search_bytes\); those to 3 rows may take "
+            "3145728. Send 2 or fewer at a time"
+        )
+        with pytest.raises(errors.InvalidArgumentError, match=words):
+            client.predict({"text": ["a", "b", "c"]})
+        body = json.dumps({"instances": ["a", "b", "c"]}).encode()
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{server.rest_url}/v1/models/it:predict", body, timeout=20)
+        assert (refused.value.code, "Send 2 or fewer" in refused.value.read().decode()) == (400, True)
+
+
+@pytest.mark.parametrize("found", [None, 7, {}, {"row_bytes": "1"}, {"row_bytes": -1}, {"row_bytes": True}])
+def test_a_card_of_another_shape_bounds_no_search(found):
+    assert _row_bytes({"decoding": found}) == _row_bytes(None) == 0

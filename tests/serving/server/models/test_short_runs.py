@@ -83,6 +83,21 @@ def test_loops_of_a_model_with_this_projects_card_end(slow_base, stayed, tmp_pat
     assert stayed[-1]
 
 
+def test_a_search_for_answers_has_its_deadline_however_short_the_others_were(stayed, tmp_path):
+    models.save(models.Slow(), tmp_path)
+    (tmp_path / "1" / "assets.extra").mkdir()
+    card = '{"format": 1, "files": {"bytes": 1, "digest": ""}, "decoding": {"row_bytes": 100}}'
+    (tmp_path / "1" / "assets.extra" / "model_card.json").write_text(card)
+    with loaded(tmp_path / "1") as slow:
+        for _ in range(30):
+            run(slow, 0.0)
+        started = time.monotonic()
+        with pytest.raises(errors.DeadlineExceededError):
+            run(slow, 60.0, timeout=0.1)
+        assert time.monotonic() - started < 30
+    assert not any(stayed)
+
+
 def test_what_a_run_failed_with_is_the_same_in_its_thread(half_base, stayed):
     with loaded(half_base / "3") as half:
         signature = half.signatures["matmul"]

@@ -1,0 +1,207 @@
+"""The signatures of a model that writes texts: answers by search, the scores of given ones, and alignments.
+
+Axes: B (rows), b (rows of a group), S (symbols of a source), T (symbols of an answer), N (candidates), L
+(layers), H (heads), V (vocabulary).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_selfattn.models.long_rows import EXPLAINED_TOKENS
+from keras_selfattn.models.sequences.symbols import BEGIN, END, PADDING
+from keras_selfattn.serving.wire.signature_names import TEXT
+
+from .model_signatures import MOST_ASKED, Graphs, Signature, end_of_group
+from .trial_requests import Request
+
+Tensor = Any
+
+TARGET = "target"
+"""The input of the answer to be scored, string `[batch]`."""
+
+# Padding up to here, in symbols, costs less than another search.
+_PADDING = 2**14
+# Bytes that the logits of given answers may take, and tensors of their size.
+_BYTES, _LOGITS = 2**29, 4
+
+
+class SequenceGraphs(Graphs):
+    """The signatures of a `SequenceFront`: a search in groups of sources, whose memory is bounded.
+
+    Ids of the end symbol alone are those of blank sources, whose answer is known without the model.
+    """
+
+    _front: Any
+
+    def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
+        found = super().signatures(requests)
+        asked = Signature(self.most_asked, requests, margins=self.margins_of)
+        return {**found, MOST_ASKED: asked}
+
+    def score_target(self) -> Any:
+        """Return the function from sources and answers to the log probability of each symbol of these."""
+        specs = {**self._front.specs, TARGET: tf.TensorSpec([None], tf.string, name=TARGET)}
+        return self.beside_answers(self._scored, specs)
+
+    def explain_answers(self) -> Any:
+        """Return the function from sources to what the symbols of their answers attend to."""
+        return self.beside_answers(self._explained)
+
+    def margins_of(self, texts: Tensor) -> Tensor:
+        """Return the distance of each text's answers from others, float32 `[B]`; run eagerly."""
+        with self._weights.used():
+            return tf.constant(self._front.margins(texts))
+
+    def _answer(self, inputs: Any) -> dict[str, Tensor]:
+        named = self._answers.named
+        empty = named(self._front.nothing())
+        found = self._in_groups(
+            inputs, lambda source: [*named(self._front.written(source)).values()], [*empty.values()]
+        )
+        return dict(zip(empty, found, strict=True))
+
+    def _scored(self, texts: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """Return `tokens`, string `[B, T]`, padded with "", and `log_probabilities`, float32 `[B, T]`.
+
+        Rows are taken a few at a time, so that their logits take bounded memory.
+        """
+        symbols, most = self._front.symbols, self._front.settings.max_new_tokens
+        same = tf.debugging.assert_equal(
+            tf.shape(texts), tf.shape(targets), f"The inputs {TEXT} and {TARGET} differ in number"
+        )
+        with tf.control_dependencies([same]):
+            source = self._front(texts).to_tensor(PADDING)  # [B, S]
+        wanted = _with_end(symbols.symbols(targets, most), most)  # ragged [B, T]
+        labels = wanted.to_tensor(PADDING)
+        rows, longest = tf.unstack(tf.shape(labels))
+        each = tf.cast(tf.maximum(1, longest), tf.int64) * symbols.size * _LOGITS * 4
+        step = tf.cast(tf.maximum(tf.constant(1, tf.int64), _BYTES // each), tf.int32)
+
+        def part(start: Tensor, count: Tensor, found: Any) -> tuple[Any, ...]:
+            end = start + step
+            scores = log_probabilities(self._front.core, source[start:end], labels[start:end])
+            return end, count + 1, found.write(count, scores)
+
+        found = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
+        _, count, found = tf.while_loop(
+            lambda start, *_: start < rows, part, (0, 0, found), parallel_iterations=1
+        )
+        scores = found.write(count, tf.zeros([0, longest])).concat()
+        return {"tokens": self._names(labels), "log_probabilities": tf.ensure_shape(scores, [None, None])}
+
+    def _explained(self, texts: Tensor) -> dict[str, Tensor]:
+        """Return the symbols of sources and of their answers, padded with "", and the weights between them.
+
+        `tokens` is string `[B, S]`, `target_tokens` string `[B, T]`, and `weights` float32 `[B, L, H, T, S]`:
+        the attention of each layer of the decoder, as it writes a symbol, to those of the source.
+        """
+        ids = self._front(texts)[:, :EXPLAINED_TOKENS]
+        most = self._front.settings.max_new_tokens
+
+        def best(source: Tensor) -> list[Tensor]:
+            found = self._front.found(source).ids[:, 0]  # [b, T]
+            return [tf.pad(found, [[0, 0], [0, most - tf.shape(found)[1]]])]
+
+        (answers,) = self._in_groups(ids, best, [tf.zeros([1, most], tf.int32)])
+        written = tf.reduce_any(answers != PADDING, axis=0)
+        answers = tf.boolean_mask(answers, written, axis=1)  # [B, T]
+        source = ids.to_tensor(PADDING)
+        weights = attention_to_source(self._front.core, source, answers)
+        real = tf.cast(answers != PADDING, tf.float32)[:, None, None, :, None]
+        return {
+            "tokens": self._names(source),
+            "target_tokens": self._names(answers),
+            "weights": weights * real,
+        }
+
+    def _names(self, ids: Tensor) -> Tensor:
+        """Return the symbols of ids, string, "" for padding."""
+        names = ["", *self._front.symbols.names[PADDING + 1 :]]
+        return tf.gather(tf.constant(names, tf.string), ids)
+
+    def _in_groups(
+        self, ids: Any, answers: Callable[[Tensor], Sequence[Tensor]], empty: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """Return the answers to sources, each `[B, ...]`.
+
+        Args:
+            ids: of sources, int32 ragged `[B, S]`.
+            answers: from padded ids, int32 `[b, S]`, to tensors `[b, ...]`.
+            empty: the answers to a blank source, `[1, ...]` each.
+        """
+        lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
+        order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # blank sources last
+        lengths = tf.gather(lengths, order)
+        rows = tf.math.count_nonzero(lengths > 1, dtype=tf.int32)
+        padded = rows * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
+        together = padded <= 2 * tf.size(ids.flat_values) + _PADDING
+
+        def group(start: Tensor, count: Tensor, *found: Any) -> tuple[Any, ...]:
+            end = tf.minimum(rows, tf.where(together, rows, end_of_group(lengths, start)))
+            end = tf.minimum(end, start + self._front.rows_at_once(lengths[start]))
+            source = tf.gather(ids, order[start:end]).to_tensor(PADDING)
+            with self._weights.used():
+                parts = answers(source)
+            written = (array.write(count, part) for array, part in zip(found, parts, strict=True))
+            return end, count + 1, *written
+
+        arrays = [tf.TensorArray(each.dtype, size=0, dynamic_size=True, infer_shape=False) for each in empty]
+        _, count, *arrays = tf.while_loop(
+            lambda start, *_: start < rows, group, (0, 0, *arrays), parallel_iterations=1
+        )
+        blank, places = tf.size(lengths) - rows, tf.math.invert_permutation(order)
+        # Of no row, too, so that there is something to concatenate.
+        rest = [tf.repeat(each, blank, axis=0) for each in empty]
+        whole = [array.write(count, each).concat() for array, each in zip(arrays, rest, strict=True)]
+        return [
+            tf.gather(tf.ensure_shape(found, [None, *each.shape[1:]]), places)
+            for found, each in zip(whole, empty, strict=True)
+        ]
+
+
+def _with_end(ids: Any, most: int) -> Any:
+    """Return ids of answers, ragged `[B, T]`, with the end symbol, unless they were cut at `most` symbols."""
+    ends = tf.fill([ids.nrows(), 1], END)
+    return tf.concat([ids, ends], axis=1)[:, :most]
+
+
+def log_probabilities(core: keras.Model, source: Tensor, labels: Tensor) -> Tensor:
+    """Return the log probability of each symbol of answers after those before it, float32 `[B, T]`.
+
+    Args:
+        core: of the model.
+        source: int32 `[B, S]`, 0 is padding.
+        labels: the symbols of answers, int32 `[B, T]`, 0 is padding, which has 0.
+    """
+    logits = core([source, _shifted(labels)], training=False)  # [B, T, V]
+    chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+    return tf.where(labels == PADDING, 0.0, -chosen)
+
+
+def _shifted(labels: Tensor) -> Tensor:
+    """Return what the decoder reads for labels, int32 `[B, T]`: the begin symbol, and all but the last."""
+    return tf.pad(labels, [[0, 0], [1, 0]], constant_values=BEGIN)[:, :-1]
+
+
+def attention_to_source(core: Any, source: Tensor, labels: Tensor) -> Tensor:
+    """Return the weights of each symbol of answers for those of sources, float32 `[B, L, H, T, S]`.
+
+    Those of a symbol are the weights with which the decoder writes it.
+
+    Args:
+        core: of the model.
+        source: int32 `[B, S]`, 0 is padding.
+        labels: the symbols of answers, int32 `[B, T]`, 0 is padding.
+    """
+    memory = core.memory(source)
+    *_, weights = core.get_layer("decoder")(
+        core.get_layer("positions")(core.embedding(_shifted(labels))),
+        memory,
+        memory_mask=source != PADDING,
+        training=False,
+        return_weights=True,
+    )
+    return tf.stack([tf.cast(each, tf.float32) for each in weights], axis=1)

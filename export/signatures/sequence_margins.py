@@ -1,0 +1,138 @@
+"""The least distance of a search's choices from others: where it is small, rounding may change an answer.
+
+Axes: B (rows), S (symbols of a source), n (live rows), W (hypotheses of a row), R = n W, k (best
+continuations of a row), N (candidates), V (vocabulary).
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models.sequences.decoding import decoded
+from keras_selfattn.models.sequences.search import Found, SearchSettings
+
+Tensor = Any
+Cache = dict[str, Any]
+
+
+class WatchedSearch:
+    """The search of a live model, compiled once, which remembers how far answers were from others.
+
+    A step in Python takes a hundred times as long, and models search in compiled graphs, too.
+
+    Args:
+        core: of the model.
+        settings: of the search.
+
+    Call arguments:
+        source: int32 `[B, S]`, 0 is padding.
+
+    Returns:
+        The candidates.
+    """
+
+    def __init__(self, core: Any, settings: SearchSettings) -> None:
+        self._core, self._settings = core, settings
+        self._compiled: Any = None
+        self._margins: dict[bytes, float] = {}
+        self._gaps = np.ones(0)
+        self._candidates: list[list[float]] = []
+
+    def __call__(self, source: Tensor) -> Found:
+        if self._compiled is None:
+            watched: Any = self
+            made: Any = tf.function(
+                lambda ids: decoded(watched, ids, self._settings),
+                input_signature=[tf.TensorSpec([None, None], tf.int32)],
+                autograph=False,
+            )
+            # A concrete function is not run step by step, whatever `run_functions_eagerly` says.
+            self._compiled = made.get_concrete_function()
+        self._gaps, self._candidates = np.ones(len(source)), [[] for _ in source]
+        found = Found(*self._compiled(tf.constant(source, tf.int32)))
+        for row, ids in enumerate(np.asarray(source)):
+            ordered = sorted(self._candidates[row], reverse=True)[: self._settings.beams + 1]
+            apart = itertools.starmap(_distance, itertools.pairwise(ordered))
+            self._margins[_key(ids)] = min(self._gaps[row], *apart, 1.0)
+        return found
+
+    def margin(self, ids: np.ndarray) -> float:
+        """Return the least distance of the answers to a source `[S]` from others.
+
+        It is the least difference of two scores of which the search chose one, or gave one a better place, as
+        a share of scores above 1; at most 1.
+        """
+        if _key(ids) not in self._margins:
+            self(ids[None])
+        return self._margins[_key(ids)]
+
+    # As a core, for `decoded`: a cache holds, beside the decoder's, what tells the scores of hypotheses.
+
+    def start(self, source: Tensor, max_length: Tensor) -> Cache:
+        """Return the cache before the first step."""
+        rows = tf.range(tf.shape(source)[0])
+        return {
+            "decoder": self._core.start(source, max_length),
+            "watched_rows": rows,
+            "watched_steps": tf.zeros_like(rows),
+            "watched_sums": tf.zeros(tf.shape(rows)),
+            "watched_logs": tf.zeros([tf.size(rows), self._core.embedding.vocabulary_size]),
+        }
+
+    def step(self, tokens: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        """Return logits `[R, V]` and the next cache, and record how far the choices of the step are apart."""
+        sums = cache["watched_sums"] + tf.gather(cache["watched_logs"], tokens, batch_dims=1)  # [R]
+        logits, after = self._core.step(tokens, cache["decoder"])
+        logs = tf.nn.log_softmax(tf.cast(logits, tf.float32))  # [R, V]
+        steps, size = cache["watched_steps"], self._core.embedding.vocabulary_size
+        width = tf.where(steps[0] == 0, 1, self._settings.beams)
+        never = np.isin(np.arange(size), self._settings.forbidden)
+        scores = tf.where(never, -np.inf, sums[:, None] + logs)
+        scores = tf.reshape(scores, [-1, width * size])  # [n, W V]
+        best, places = tf.math.top_k(scores, tf.minimum(2 * self._settings.beams + 1, width * size))
+        ends = places % size == self._settings.end
+        told = tf.numpy_function(
+            self._watch, [cache["watched_rows"][::width], steps[0] + 1, best, ends], tf.int32
+        )
+        with tf.control_dependencies([told]):
+            logits = tf.identity(logits)
+        watched = {"watched_sums": sums, "watched_logs": logs, "watched_steps": steps + 1}
+        return logits, {**cache, "decoder": after, **watched}
+
+    def _watch(self, rows: np.ndarray, length: np.int32, best: np.ndarray, ends: np.ndarray) -> np.int32:
+        """Record the best continuations of live rows `[n]`: scores `[n, k]`, and which end their answers."""
+        for row, scores, ending in zip(rows, best, ends, strict=True):
+            self._gaps[row] = min(self._gaps[row], *_gaps(scores, ending, self._settings.beams), 1.0)
+            done = scores[: self._settings.beams][ending[: self._settings.beams]].tolist()
+            if length == self._settings.max_new_tokens:
+                done += scores[~ending][: self._settings.beams].tolist()
+            self._candidates[row] += [each / float(length) ** self._settings.length_penalty for each in done]
+        return np.int32(0)
+
+
+def _key(ids: np.ndarray) -> bytes:
+    return np.trim_zeros(np.asarray(ids, np.int32), "b").tobytes()
+
+
+def _gaps(best: np.ndarray, ends: np.ndarray, beams: int) -> list[float]:
+    """Return the distances of the choices of a step, from the best continuations `[k]` of a row.
+
+    Those of the first that end are candidates, and the best of the others go on.
+    """
+    if beams == 1:
+        return [_distance(*best[:2])] if len(best) > 1 else []
+    found = []
+    if len(best) > beams:
+        found += [_distance(score, best[beams]) for score in best[:beams][ends[:beams]]]
+        found += [_distance(best[beams - 1], score) for score in best[beams:][ends[beams:]]]
+    going = best[~ends]
+    return found + ([_distance(going[beams - 1], going[beams])] if len(going) > beams else [])
+
+
+def _distance(better: float, worse: float) -> float:
+    """Return the distance of two scores; of one that is impossible 1."""
+    if not np.isfinite(worse):
+        return 1.0
+    return float(better - worse) / max(1.0, abs(float(worse)))
