@@ -88,7 +88,8 @@ def _are_groups(x: Any) -> bool:
     if not isinstance(x, list | tuple | np.ndarray) or not len(x):
         return False
     first: Any = x[0]
-    several = isinstance(first, list | tuple | np.ndarray) and len(first) > 0 and is_text(first[0])
+    # One that lacks its first text is a group, too, which reading refuses by name.
+    several = isinstance(first, list | tuple | np.ndarray) and any(map(is_text, first))
     return several or is_pair(first)
 
 

@@ -45,6 +45,7 @@ def test_texts_alone_are_rows_too():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
+        ([(None, "a")], r"Group 0 \(counted from 0\) must be two texts or more.*Received"),
         ([("a", "b"), "c"], r"Group 1 \(counted from 0\) must be two texts or more.*Received 'c'"),
         ([("a", "b"), ("c",)], r"Group 1 .*Received \('c',\)"),
         ([("a", None)], r"Group 0 .*Received \('a', None\)"),

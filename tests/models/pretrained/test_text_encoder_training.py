@@ -181,6 +181,7 @@ def test_negatives_of_long_texts_bound_the_rows_of_a_batch(model, monkeypatch):
         (TEXTS, None, {}, r"learned from, and measured on, groups of texts: \(text, text_pair\)"),
         (TEXTS, [1.0] * 7, {}, "Received texts alone; the first is 'a good film .'"),
         (PAIRS, SCORES[:3], {}, "differ in number. Received 4 and 3"),
+        (PAIRS[:1], [1.0], {}, "One pair with a score is less alike than no other"),
         (PAIRS, [1.0] * 4, {}, "All 4 scores are 1 in float32"),
         (PAIRS, [2.0**24, 2.0**24 + 1] * 2, {}, "All 4 scores are .* in float32"),
         (PAIRS, ["a", "b", "c", "d"], {}, "must be a number, finite in float32. Received 'a'"),
