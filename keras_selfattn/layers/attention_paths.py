@@ -19,6 +19,7 @@ Axes: B (batch), T (query positions), S (key positions; S = T unless keys are of
 D (features of one head), N (tokens: all B T positions, or the real ones if packed).
 """
 
+import copy
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -81,6 +82,13 @@ class PaddedTokens:
         self._joined: Tensor | None = None
         self._parts: tuple[Tensor, ...] = ()
         self._flat_real = None if real is None else ops.reshape(real, (-1,))  # [N]
+
+    def of_rows(self, rows: Tensor) -> "PaddedTokens":
+        """Return the layout of the same tokens in fewer, longer rows, for attention to another sequence."""
+        layout = copy.copy(self)
+        some = max(rows, 1) if isinstance(rows, int) else ops.maximum(rows, 1)
+        layout.batch, layout.length = rows, self.batch * self.length // some
+        return layout
 
     @property
     def positions(self) -> Tensor:

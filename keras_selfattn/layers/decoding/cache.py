@@ -1,8 +1,9 @@
 """Keys and values that a decoder keeps from step to step: plain tensors, whose first axis is the batch.
 
 Without a window, or with one that is longer, a cache has a place for each of `max_length` positions, and a
-step writes its own. Under a window it holds the last keys of that window in their order, and a step moves
-them on; it does so under every window if `max_length` is known only when a graph runs.
+step writes its own; without `max_length` it has the positions so far, and grows. Under a window it holds the
+last keys of that window in their order, and a step moves them on; it does so under every window if
+`max_length` is known only when a graph runs, or not at all.
 
 Axes: B (batch), T (tokens of a step), C (positions of the cache), S (keys of a step), H (heads), G (key-value
 heads), D (features of one head).
@@ -21,19 +22,24 @@ from keras_selfattn.layers.tensorflow.cached_keys import written
 Tensor = Any
 Cached = dict[str, Tensor]
 
+GROWING = ("growing_key", "growing_value")
+"""Entries whose axis of positions grows from step to step: those of `start` without `max_length`."""
+OF_MEMORY = ("memory_key", "memory_value", "memory_mask")
+"""Entries of a cache that steps read, and do not change: those of the memory."""
+
 
 class StepKeys(NamedTuple):
     """The keys and values that the tokens of a step see.
 
     key, value: `[B, G, S, D]`.
     distance: key position - query position, int32 `[T, S]`.
-    mask: bool `[1, 1, T, S]`, True where a token may attend.
+    mask: bool `[1, 1, T, S]`, True where a token may attend; None = everywhere.
     """
 
     key: Tensor
     value: Tensor
     distance: Tensor
-    mask: Tensor
+    mask: Tensor | None
 
 
 def new_keys(
@@ -47,8 +53,10 @@ def new_keys(
         head_dim: D.
         dtype: of keys and values.
         window: how many keys a query sees to its left; None = all.
-        max_length: the most positions; None if the window bounds them.
+        max_length: the most positions; None if the window bounds them, or nothing does.
     """
+    if window is None and max_length is None:
+        return {name: ops.zeros((batch, heads, 0, head_dim), dtype=dtype) for name in GROWING}
     known = [size for size in (window, max_length) if isinstance(size, int)]
     shape = (batch, heads, min(known) if known else max_length, head_dim)
     return {name: ops.zeros(shape, dtype=dtype) for name in ("key", "value")}
@@ -65,6 +73,8 @@ def extended(
         first: position of the first token of the step, int32 scalar.
         window: how many keys a query sees to its left; None = all.
     """
+    if is_growing(cached):
+        return _grown(cached, key, value)
     size = cached["key"].shape[2]
     new = {"key": key, "value": value}
     count = ops.shape(key)[2]
@@ -84,6 +94,25 @@ def extended(
         distance = places - first - steps[:, None]
         seen = within((window, 0), distance)  # places that are not written yet come after the query, too
     return StepKeys(whole["key"], whole["value"], distance, seen[None, None]), after
+
+
+def is_growing(cached: Cached) -> bool:
+    """Return True if a block's cache grows."""
+    return GROWING[0] in cached
+
+
+def _grown(cached: Cached, key: Tensor, value: Tensor) -> tuple[StepKeys, Cached]:
+    """Return what the tokens of a step see, and the cache after it, which is all of that."""
+    whole = [
+        ops.concatenate([cached[name], ops.cast(new, cached[name].dtype)], axis=2)
+        for name, new in zip(GROWING, (key, value), strict=True)
+    ]
+    count, size = key.shape[2], ops.shape(whole[0])[2]
+    steps = ops.arange(ops.shape(key)[2], dtype="int32")
+    places = ops.arange(size, dtype="int32")[None, :]  # [1, S]
+    distance = places - (size - ops.shape(key)[2]) - steps[:, None]
+    mask = None if count == 1 else (distance <= 0)[None, None]  # the last token sees all
+    return StepKeys(*whole, distance, mask), dict(zip(GROWING, whole, strict=True))
 
 
 def checked_max_length(max_length: Any) -> Tensor | int | None:

@@ -236,9 +236,11 @@ class MultiHeadCrossAttention(AttentionBase):
         Args:
             x: the tokens.
             tokens: their layout.
-            heads: keys and values `[B, G, S, D]`.
-            memory_mask: bool `[B, S]`.
+            heads: keys and values `[B, G, S, D]`, or of fewer rows, each for as many rows of tokens side by
+                side.
+            memory_mask: bool `[B, S]`, of as many rows.
         """
+        tokens = tokens.of_rows(ops.shape(heads[0])[0])
         mask, query = memory_mask[:, None, None, :], self.queries(x, tokens)
         context, _ = softmax_attention(query, *heads, mask, self._formula, lambda: None)
         return self._outputs(tokens.join_heads(context), tokens)

@@ -18,6 +18,7 @@ from keras_selfattn.layers.decoding.cache import (
     checked_max_length,
     first_position,
     is_cache,
+    is_growing,
     most_tokens,
     valid_rows,
 )
@@ -165,15 +166,18 @@ class Decoder(StackBase):
             memory: float `[batch, memory length, memory features]`, if the decoder was built with one.
             memory_mask: bool `[batch, memory length]`, True = a real token; propagated by Keras.
             memory_lens: int `[batch]`, the number of leading real tokens of the memory.
-            max_length: the most tokens that steps may come to, an int or int scalar tensor. It may be None if
-                each block has a window. A graph of TensorFlow may learn it when it runs, outside XLA: then a
-                block with a window has places for the whole window.
+            max_length: the most tokens that steps may come to, an int or int scalar tensor. A graph of
+                TensorFlow may learn it when it runs, outside XLA: then a block with a window has places for
+                the whole window. None, with the same places for a window, lets the others grow: a step costs
+                what tokens so far cost, and the shapes of the cache change. `tf.while_loop` takes that with
+                `shape_invariants`; XLA and `jax.lax.scan` do not.
             batch_size: number of rows, without a memory alone.
 
         Returns:
             The cache: `position`, int32 `[batch]`, the number of tokens so far; `blocks`, a dict for each
             block of `key` and `value`, `[batch, key-value heads, positions, head_dim]`, and with a memory
             `memory_key` and `memory_value`; with a memory also `memory_mask`, bool `[batch, memory length]`.
+            Keys and values that grow are `growing_key` and `growing_value`.
 
         Raises:
             ValueError: for a decoder that is not built, a memory that is missing or not expected, or a
@@ -189,11 +193,6 @@ class Decoder(StackBase):
         if memory_mask is None and memory is not None:
             memory_mask = get_keras_mask(memory)  # Keras hands it to calls alone
         places = checked_max_length(max_length)
-        if places is None and not all(block.bounds_cache for block in self._blocks):
-            raise ValueError(
-                "`start` needs `max_length`, the most tokens that there may be: only a `window` in every "
-                "block does without. Received None."
-            )
         if (memory is None) == (batch_size is None):
             raise ValueError(
                 "`batch_size` must be given without a memory, and only then: it is that of the memory. "
@@ -231,7 +230,9 @@ class Decoder(StackBase):
 
         Args:
             tokens: float `[batch, length, features]`, one token or several, such as a forced prefix.
-            cache: as `start` or `step` returned it, or with other rows of it. It stays as it is.
+            cache: as `start` or `step` returned it, or with other rows of it. It stays as it is. Those of the
+                memory may have fewer rows, for hypotheses that share one: row r reads memory
+                `r // (rows / memories)`.
 
         Returns:
             Outputs, float `[batch, length, features]`, and the next cache.
@@ -266,9 +267,9 @@ class Decoder(StackBase):
 
     def _step(self, inputs: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         position, count = cache["position"], ops.shape(inputs)[1]
-        keys = [each["key"] for each in cache["blocks"]]
-        blocks = zip(keys, self._blocks, strict=True)
-        most = most_tokens([each for each, block in blocks if not block.slides(each.shape[2])])
+        fixed = [each for each in zip(cache["blocks"], self._blocks, strict=True) if not is_growing(each[0])]
+        keys = [(cached["key"], block) for cached, block in fixed]
+        most = most_tokens([key for key, block in keys if not block.slides(key.shape[2])])
         check_step(cache, inputs.shape[1], most)
         first = first_position(position)
         tokens = PaddedTokens(inputs, None, first=first)

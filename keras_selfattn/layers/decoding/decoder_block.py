@@ -9,7 +9,7 @@ import keras
 
 from keras_selfattn.layers.argument_checks import checked_sequence
 from keras_selfattn.layers.attention_paths import GivenMemory, Memory, Tokens, on_tokens
-from keras_selfattn.layers.decoding.cache import Cached
+from keras_selfattn.layers.decoding.cache import GROWING, OF_MEMORY, Cached
 from keras_selfattn.layers.decoding.cross_attention import MultiHeadCrossAttention, with_mask_of_inputs
 from keras_selfattn.layers.encoder_block import BlockBase
 from keras_selfattn.layers.norm import make_norm
@@ -221,8 +221,9 @@ class DecoderBlock(BlockBase):
 
     def fits(self, cached: Any) -> bool:
         """Return True if `cached` has the names and sizes of a cache of this block."""
-        names = {"key", "value", *(("memory_key", "memory_value") if self.reads_memory else ())}
-        named = isinstance(cached, dict) and cached.keys() == names
+        of_memory = OF_MEMORY[:2] if self.reads_memory else ()
+        wanted = ({*keys, *of_memory} for keys in (("key", "value"), GROWING))
+        named = isinstance(cached, dict) and cached.keys() in wanted
         return named and all(map(self._attention.is_cached, cached.values()))
 
     @property

@@ -22,8 +22,8 @@ from keras_selfattn.models.sequences.symbols import BEGIN, END, PADDING, UNKNOWN
 
 Tensor = Any
 Cache = Any
-# The most float32 that a processor computes at once.
-_VECTOR = 16
+# Symbols of a part of the vocabulary, which are searched together: float32 that a processor computes at once.
+_PART = 16
 
 Step = Callable[[Tensor, Cache], tuple[Tensor, Cache]]
 
@@ -40,7 +40,7 @@ class SearchSettings:
             the end symbol included, to the power of this: 0 compares sums, 1 means.
         begin, end: ids of the symbols before and after an answer.
         forbidden: ids that no answer has. Their probabilities count all the same: scores are those that the
-            model gives.
+            model gives. A model that gives them no probability saves time with none here.
 
     Raises:
         ConfigError: for numbers below 1, and a penalty that is no finite number.
@@ -216,50 +216,84 @@ def _continued(logits: Tensor, live: _Live, settings: SearchSettings, prefix: Te
     beams, known = settings.beams, logits.shape[-1]
     if isinstance(beams, int) and known is not None and beams > known:
         raise ConfigError(f"`beams` must be at most {known}, the size of the vocabulary. Received {beams}.")
-    logits = _wide(tf.cast(logits, tf.float32))
-    scores = _allowed(_scores(logits, live.scores), live, settings, prefix)
-    size = tf.shape(scores)[1]
-    scores = tf.reshape(scores, tf.concat([tf.shape(live.rows), [-1]], 0))  # [n, W V]
-    if isinstance(beams, int) and beams == 1:
-        found, places = tf.math.top_k(scores, 1)
+    scores = _Scores.of(_wide(tf.cast(logits, tf.float32)), live, settings, prefix)
+    if _is_greedy(settings):
+        found, places = scores.best(1)
         ending = tf.equal(places, settings.end)  # W is 1
-        return _Chosen(found, places, ending, tf.logical_not(ending), size)
-    found, places = tf.math.top_k(scores, tf.minimum(2 * beams, tf.shape(scores)[1]))
-    ends = tf.equal(places % size, settings.end)
+        return _Chosen(found, places, ending, tf.logical_not(ending), scores.size)
+    found, places = scores.best(2 * beams)
+    ends = tf.equal(places % scores.size, settings.end)
     others, there = tf.logical_not(ends), found > -math.inf
     ending = ends & there & (tf.range(tf.shape(found)[1]) < beams)
     going = others & there & (tf.cumsum(tf.cast(others, tf.int32), 1) <= beams)
-    return _Chosen(found, places, ending, going, size)
+    return _Chosen(found, places, ending, going, scores.size)
 
 
 def _wide(logits: Tensor) -> Tensor:
-    """Return logits `[R, V]` with impossible symbols added, so that V fills whole vectors of the processor.
-
-    Elements that do not are computed by other instructions, which may round otherwise: a row's scores would
-    depend on its place in the batch.
-    """
-    more = -(logits.shape[-1] or tf.shape(logits)[1]) % _VECTOR
+    """Return logits `[R, V]` with impossible symbols added, so that V is a number of whole parts."""
+    more = -(logits.shape[-1] or tf.shape(logits)[1]) % _PART
     if isinstance(more, int) and more == 0:
         return logits
     return tf.pad(logits, [[0, 0], [0, more]], constant_values=-math.inf)
 
 
-def _scores(logits: Tensor, before: Tensor) -> Tensor:
-    """Return scores `[R, V]` of continuations: log probabilities more than scores `[n, W]` before.
+class _Scores(NamedTuple):
+    """The scores of continuations, whose bits do not depend on other rows; `log_softmax`'s do.
 
-    Their bits do not depend on the other rows; those of TensorFlow's `log_softmax` do.
+    logits: float32 `[R, V]`, -infinity where a symbol may not come next.
+    highest: float32 `[R, 1]`, the highest logit of all symbols.
+    before: float32 `[n, W]`, what is added to logits less the highest.
+    size: V.
     """
-    shifted = logits - tf.reduce_max(logits, 1, keepdims=True)
-    sums = tf.reduce_sum(tf.exp(shifted), 1, keepdims=True)  # [R, 1]
-    logs = tf.math.log(tf.tile(sums, [1, _VECTOR]))[:, :1]
-    return shifted + (tf.reshape(before, [-1, 1]) - logs)
+
+    logits: Tensor
+    highest: Tensor
+    before: Tensor
+    size: Tensor
+
+    @classmethod
+    def of(cls, logits: Tensor, live: _Live, settings: SearchSettings, prefix: Tensor | None) -> "_Scores":
+        """Return scores after logits `[R, V]` of all symbols."""
+        size = tf.shape(logits)[1]
+        highest = tf.reduce_max(_tops(logits, size), 1, keepdims=True)
+        # The probability of the highest: oneDNN's softmax takes half the time of exponentials and their sums.
+        peaks = tf.reduce_max(tf.nn.softmax(logits), 1, keepdims=True)
+        # Elements that do not fill a vector of the processor may round otherwise: they fill it here.
+        logs = tf.math.log(tf.tile(peaks, [1, _PART]))[:, :1]
+        before = live.scores + tf.reshape(logs, tf.shape(live.scores))
+        return cls(_allowed(logits, live, settings, prefix), highest, before, size)
+
+    def best(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
+        """Return the highest scores of each row, best first, and their places, `[n, count or fewer]`.
+
+        They are in those parts of the vocabulary whose highest scores are the highest, so only these are
+        searched whole; of equal scores, the first part has the first place.
+        """
+        rows, width = tf.unstack(tf.shape(self.before))
+        shape = tf.stack([rows, width, -1])
+        parts = tf.reshape(_tops(self.logits, self.size) - self.highest, shape)  # [n, W, V / part]
+        parts = tf.reshape(parts + self.before[:, :, None], [rows, -1])
+        _, of_best = tf.math.top_k(parts, tf.minimum(count, tf.shape(parts)[1]))  # [n, count]
+        if not (isinstance(count, int) and count == 1):
+            of_best = -tf.math.top_k(-of_best, tf.shape(of_best)[1])[0]  # as the places are
+        within = tf.gather(tf.reshape(self.logits, [rows, -1, _PART]), of_best, batch_dims=1)
+        hypotheses = of_best // (self.size // _PART)
+        highest = tf.gather(tf.reshape(self.highest, [rows, width]), hypotheses, batch_dims=1)  # [n, count]
+        before = tf.gather(self.before, hypotheses, batch_dims=1)
+        scores = tf.reshape(within - highest[:, :, None] + before[:, :, None], [rows, -1])
+        found, places = tf.math.top_k(scores, tf.minimum(count, tf.shape(scores)[1]))
+        return found, tf.gather(of_best, places // _PART, batch_dims=1) * _PART + places % _PART
 
 
-def _allowed(scores: Tensor, live: _Live, settings: SearchSettings, prefix: Tensor | None) -> Tensor:
-    """Return scores `[R, V]` that are -infinity where a symbol may not come next."""
-    symbols = tf.range(tf.shape(scores)[1])
-    none = tf.constant(-math.inf)
-    free = scores
+def _tops(logits: Tensor, size: Tensor) -> Tensor:
+    """Return the highest of each part of logits `[R, V]`, `[R, V / part]`."""
+    return tf.reduce_max(tf.reshape(logits, [-1, size // _PART, _PART]), 2)
+
+
+def _allowed(logits: Tensor, live: _Live, settings: SearchSettings, prefix: Tensor | None) -> Tensor:
+    """Return logits `[R, V]` that are -infinity where a symbol may not come next."""
+    symbols, none = tf.range(tf.shape(logits)[1]), tf.constant(-math.inf)
+    free = logits
     if settings.forbidden:
         free += tf.where(tf.reduce_any(symbols[:, None] == list(settings.forbidden), 1), none, 0)
     if prefix is None:
@@ -269,7 +303,7 @@ def _allowed(scores: Tensor, live: _Live, settings: SearchSettings, prefix: Tens
     def forced() -> Tensor:
         asked = tf.cast(tf.gather(prefix[:, done], live.rows), tf.int32)  # [n]
         asked = tf.repeat(asked, tf.shape(live.scores)[1])[:, None]  # [R, 1]
-        return tf.where(asked == PADDING, free, tf.where(asked == symbols, scores, none))
+        return tf.where(asked == PADDING, free, tf.where(asked == symbols, logits, none))
 
     return tf.cond(done < tf.shape(prefix)[1], forced, lambda: free)
 

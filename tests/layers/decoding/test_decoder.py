@@ -98,12 +98,17 @@ CONFIGURATIONS = st.fixed_dictionaries(
 
 
 @settings(max_examples=examples(8), deadline=None, derandomize=True, database=None)
-@given(CONFIGURATIONS, st.booleans(), st.sampled_from([(1,) * T, (3, 1, 3), (T,), (1, 5, 1), (2, 2, 0, 3)]))
-def test_step_by_step_equals_all_at_once(settings, of_memory, sizes):
+@given(
+    CONFIGURATIONS,
+    st.booleans(),
+    st.sampled_from([(1,) * T, (3, 1, 3), (T,), (1, 5, 1), (2, 2, 0, 3)]),
+    st.sampled_from([T, None]),
+)
+def test_step_by_step_equals_all_at_once(settings, of_memory, sizes, max_length):
     decoder, x = built(of_memory=of_memory, **settings), inputs()
     of_start = {"memory": memory(), "memory_lens": LENS} if of_memory else {}
     wanted = array(decoder(x, **of_start))
-    cache = decoder.start(**of_start, max_length=T, batch_size=None if of_memory else BATCH)
+    cache = decoder.start(**of_start, max_length=max_length, batch_size=None if of_memory else BATCH)
     found, cache = stepped(decoder, x, cache, sizes)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(array(cache["position"]), [T] * BATCH)
@@ -144,6 +149,32 @@ def test_a_window_keeps_its_keys_alone_and_needs_no_length():
     found, cache = stepped(decoder, x, cache, (1,) * 20 + (3,))
     close(found, array(decoder(x, memory())))
     assert {each["key"].shape for each in cache["blocks"]} == {(BATCH, 3, 2, 2)}
+
+
+def test_without_a_length_a_cache_has_the_positions_so_far():
+    decoder, x = built(block_settings=[{}, {"window": 2}]), inputs()
+    cache = decoder.start(memory())
+    assert cache["blocks"][0]["growing_key"].shape == (BATCH, 3, 0, 2)
+    found, cache = stepped(decoder, x, cache, (3, 1, 3))
+    close(found, array(decoder(x, memory())))
+    assert cache["blocks"][0]["growing_value"].shape == (BATCH, 3, T, 2)
+    assert cache["blocks"][1]["key"].shape == (BATCH, 3, 2, 2)
+
+
+@pytest.mark.parametrize("sizes", [(1,) * T, (3, 4)])
+def test_rows_side_by_side_may_share_a_memory(sizes):
+    """Hypotheses of a row read its memory, of which there is no copy."""
+    decoder, x, width = built(num_kv_heads=1), inputs(batch=2 * BATCH), 2
+    cache = decoder.start(memory(), memory_lens=LENS)
+    whole = keras.tree.map_structure(lambda leaf: keras.ops.repeat(leaf, width, axis=0), cache)
+    shared = {**whole, "memory_mask": cache["memory_mask"]}
+    shared["blocks"] = [
+        {**each, **{name: own[name] for name in ("memory_key", "memory_value")}}
+        for each, own in zip(whole["blocks"], cache["blocks"], strict=True)
+    ]
+    wanted, _ = stepped(decoder, x, whole, sizes)
+    close(stepped(decoder, x, shared, sizes)[0], wanted)
+    close(wanted[::2], array(decoder(x[::2], memory(), memory_lens=LENS)))
 
 
 def test_every_leaf_of_a_cache_has_the_batch_first_and_rows_are_taken_in_any_order():
@@ -319,7 +350,6 @@ def test_more_tokens_than_places_and_rows_apart_are_refused_and_nan_in_a_graph()
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda d: d.start(memory()), "`start` needs `max_length`"),
         (lambda d: d.start(memory(), max_length=0), "`max_length` must be a positive integer. Received 0"),
         (
             lambda d: d.start(memory(), max_length=keras.ops.zeros((), dtype="int32")),

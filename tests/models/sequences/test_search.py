@@ -24,11 +24,11 @@ def table(seed, ties=True):
 
 
 def normalised(logits):
-    """Logits less their maximum, and the logarithm of the sum of their exponentials, each row by itself."""
+    """Logits less their maximum, and the logarithm of its probability, each row by itself."""
     shifted = logits - logits.max(1, keepdims=True)
     whole = np.pad(shifted, [(0, 0), (0, -V % 16)], constant_values=-np.inf)
-    sums = [float(tf.reduce_sum(tf.exp(row))) for row in whole]
-    return shifted, np.array([tf.math.log(tf.fill([16], each)).numpy()[0] for each in sums], np.float32)
+    peaks = [tf.reduce_max(tf.nn.softmax(row[None])) for row in whole]
+    return shifted, np.array([tf.math.log(tf.fill([16], peak)).numpy()[0] for peak in peaks])
 
 
 def next_state(state, token):
@@ -88,7 +88,7 @@ def reference(logits, key, bound, beams, penalty, forbidden=(0, 1, 2), prefix=()
         found = []
         for (ids, score, state), token in itertools.product(live, range(V)):
             place = (state + key + sum(ids)) % STATES
-            total = np.float32(shifted[place, token] + np.float32(score - logs[place]))
+            total = np.float32(shifted[place, token] + np.float32(score + logs[place]))
             if (token == forced) if forced else (token not in forbidden):
                 found.append(
                     (-total, (*ids, token), next_state(state, token) if ids else next_state(0, token))
