@@ -150,9 +150,11 @@ class Explanation:
 
     Attributes:
         tokens: the T tokens of the text.
-        weights: float32 `[layers, heads, T, T]`: the weight of each token (column) for each query (row).
+        weights: float32 `[layers, heads, T, T]`: the weight of each token (column) for each query (row). If
+            there are `target_tokens`, these are the queries: `[layers, heads, written, T]`.
         pooling: float32 `[hops, T]`: the weight of each token in the average of the tokens, if the model has
             `AttentionPooling`; else None.
+        target_tokens: the pieces of the text that the model writes; None of a model that writes none.
 
     Example:
         >>> Explanation(["good"], np.ones((1, 1, 1, 1), np.float32)).tokens
@@ -162,6 +164,7 @@ class Explanation:
     tokens: Sequence[str]
     weights: np.ndarray = field(repr=False)
     pooling: np.ndarray | None = field(default=None, repr=False)
+    target_tokens: Sequence[str] | None = None
 
     @property
     def received(self) -> np.ndarray:

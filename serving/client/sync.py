@@ -409,7 +409,8 @@ class Client(BaseClient[Transport]):
             timeout: as for `predict`.
 
         Returns:
-            One Explanation for each text, in order.
+            One Explanation for each text, in order. Of a model that writes texts it is the attention from the
+            pieces of its answer, `target_tokens`, to those of the text.
 
         Raises:
             FailedPreconditionError: the model has no signature `explain`.

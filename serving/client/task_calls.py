@@ -247,7 +247,9 @@ class TaskCalls:
         lack = "without an explanation of texts"
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
         for part in parts:
-            self._check(part, part["weights"].shape[3:] == part["tokens"].shape[1:] * 2)
+            queries = part.get("target_tokens", part["tokens"])
+            sizes = (len(part["tokens"]), *part["weights"].shape[3:])
+            self._check(part, sizes == (*queries.shape, *part["tokens"].shape[1:]))
             pooling = part.get("pooling")
             fits = pooling is None or (pooling.ndim == 3 and pooling.shape[::2] == part["tokens"].shape)
             self._check(part, fits)
@@ -509,12 +511,21 @@ def _labelled(part: Prediction) -> list[Labelling]:
 def _explained(part: Prediction) -> list[Explanation]:
     found: list[Explanation] = []
     poolings = part.get("pooling", [None] * len(part["tokens"]))
-    for tokens, weights, pooling in zip(part["tokens"], part["weights"], poolings, strict=True):
-        length = int(np.count_nonzero(tokens.astype(bool)))  # padding, at the end
-        texts = [_text(token) for token in tokens[:length]]
+    targets = part.get("target_tokens", [None] * len(part["tokens"]))
+    for tokens, weights, pooling, target in zip(
+        part["tokens"], part["weights"], poolings, targets, strict=True
+    ):
+        names = _real(tokens)
+        written = None if target is None else _real(target)
+        queries, length = len(names if written is None else written), len(names)
         pooled = None if pooling is None else pooling[:, :length]
-        found.append(Explanation(texts, weights[..., :length, :length], pooled))
+        found.append(Explanation(names, weights[..., :queries, :length], pooled, written))
     return found
+
+
+def _real(tokens: np.ndarray) -> list[str]:
+    """Return the tokens before the padding, which is at the end."""
+    return [_text(token) for token in tokens[: int(np.count_nonzero(tokens.astype(bool)))]]
 
 
 def _contributed(part: Prediction) -> list[Contributions]:

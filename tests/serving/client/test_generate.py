@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import serving_models as models
 import tensorflow as tf
-from serving_texts import backwards
+from serving_texts import WRITTEN, backwards, reversed_texts
 from stock_serving import StockServing, StockSignature
 
 from keras_selfattn.serving import errors
@@ -51,8 +51,7 @@ def test_an_answer_is_its_text_and_of_plain_types():
     answer = expected("abcdefghi")
     assert str(answer) == "ihgfedcb"
     assert repr(answer) == "Generated(text='ihgfedcb', score=-0.25, ended=False)"
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        answer.text = ""
+    assert {answer, expected("abcdefghi")} == {answer}  # frozen, so it can be in a set
 
 
 def test_numbers_and_flags_are_those_of_python(server):
@@ -91,27 +90,25 @@ def test_rows_of_any_number_are_streamed(server):
 
 
 def test_candidates_that_the_search_did_not_find_are_left_out(stock_server, connect):
-    signature = backwards()["serving_default"]
 
     def answer(arrays):
-        found = signature.function(arrays)
+        found = reversed_texts(arrays)
         found["candidate_scores"][:, 2] = -np.inf
         return found
 
-    serving = StockServing({"serving_default": StockSignature(TEXT, answer, signature.outputs)})
+    serving = StockServing({"serving_default": StockSignature(TEXT, answer, WRITTEN)})
     (found,) = connect(stock_server(serving)).generate(["ab"])
     assert [candidate.text for candidate in found.candidates] == ["ba", "BA"]
 
 
 def test_bytes_that_are_no_utf8_are_replaced_in_both_directions(stock_server, connect):
-    signature = backwards()["serving_default"]
     asked = []
 
     def answer(arrays):
         asked.extend(arrays["text"].tolist())
-        return signature.function(arrays) | {"text": np.array([b"\xffa", b"b"], object)}
+        return reversed_texts(arrays) | {"text": np.array([b"\xffa", b"b"], object)}
 
-    serving = StockServing({"serving_default": StockSignature(TEXT, answer, signature.outputs)})
+    serving = StockServing({"serving_default": StockSignature(TEXT, answer, WRITTEN)})
     found = connect(stock_server(serving)).generate([b"\xfe", "b"])
     assert [each.text for each in found] == ["\ufffda", "b"]
     assert asked == ["\ufffd".encode(), b"b"]
@@ -176,8 +173,7 @@ def test_other_calls_of_a_writer_name_generate(server, connect, call):
     ],
 )
 def test_outputs_that_do_not_fit_are_malformed(stock_server, connect, change):
-    signature = backwards()["serving_default"]
-    changed = StockSignature(TEXT, lambda arrays: signature.function(arrays) | change, signature.outputs)
+    changed = StockSignature(TEXT, lambda arrays: reversed_texts(arrays) | change, WRITTEN)
     client = connect(stock_server(StockServing({"serving_default": changed})))
     with pytest.raises(errors.MalformedResponseError, match="do not fit the rows, or each other"):
         client.generate(["a", "b"])
@@ -209,3 +205,32 @@ def test_a_deadline_is_for_all_calls_together(stock_server, connect, until):
 
 def test_both_clients_share_its_words():
     assert AsyncClient.generate.__doc__ == Client.generate.__doc__
+
+
+def explaining(weights):
+    """Two texts of 3 and 1 pieces, whose answers have 1 and 2."""
+
+    def answer(arrays):
+        tokens = np.array([[b"a", b"b", b"</s>"], [b"</s>", b"", b""]], object)
+        targets = np.array([[b"x", b""], [b"y", b"</s>"]], object)
+        return {"tokens": tokens, "target_tokens": targets, "weights": weights}
+
+    text = (tf.string, (None, None))
+    outputs = {"tokens": text, "target_tokens": text, "weights": (tf.float32, (None, 5, 2, None, None))}
+    return {"explain": StockSignature(TEXT, answer, outputs)}
+
+
+def test_explain_has_the_attention_from_the_answer_to_the_text(stock_server, connect):
+    weights = np.arange(2 * 5 * 2 * 2 * 3, dtype=np.float32).reshape(2, 5, 2, 2, 3)
+    first, second = connect(stock_server(StockServing(explaining(weights)))).explain(["ab", ""])
+    assert (first.tokens, first.target_tokens) == (["a", "b", "</s>"], ["x"])
+    assert (second.tokens, second.target_tokens) == (["</s>"], ["y", "</s>"])
+    np.testing.assert_array_equal(first.weights, weights[0, :, :, :1])
+    np.testing.assert_array_equal(second.weights, weights[1, :, :, :, :1])
+    assert first.received.shape == (3,)
+
+
+def test_weights_that_do_not_fit_the_answer_are_malformed(stock_server, connect):
+    client = connect(stock_server(StockServing(explaining(np.ones((2, 5, 2, 3, 3), np.float32)))))
+    with pytest.raises(errors.MalformedResponseError, match="do not fit the rows, or each other"):
+        client.explain(["ab", ""])
