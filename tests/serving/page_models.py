@@ -134,6 +134,35 @@ def pictures(tf):
     return {"serving_default": by_pixels, "encoded": (brightness, files), "explain": (explain, pixels)}
 
 
+def backwards(tf):
+    """Writes a text backwards, 8 characters at most, and tells of each from which one it was written."""
+
+    def characters(text):
+        return tf.strings.unicode_split(text, "UTF-8")
+
+    def reversed_texts(text):
+        written = tf.strings.reduce_join(characters(text)[:, ::-1][:, :8], 1)
+        scores = tf.tile([[-0.25, -0.5, -1.5]], [tf.shape(text)[0], 1])
+        return {
+            "text": written,
+            "score": scores[:, 0],
+            "ended": characters(text).row_lengths() <= 8,
+            "candidates": tf.stack([written, tf.strings.upper(written), written + HOSTILE], 1),
+            "candidate_scores": scores,
+        }
+
+    def explain(text):
+        found = characters(text)
+        tokens, targets = found.to_tensor(""), found[:, ::-1][:, :8].to_tensor("")
+        places = found.row_lengths()[:, None] - 1 - tf.range(tf.shape(targets)[1], dtype=tf.int64)
+        alike = tf.one_hot(places, tf.shape(tokens)[1], 0.8, 0.05)
+        weights = tf.tile(alike[:, None, None], [1, 2, 2, 1, 1])  # two layers of two heads
+        return {"tokens": tokens, "target_tokens": targets, "weights": weights}
+
+    spec = [tf.TensorSpec([None], tf.string, name="text")]
+    return {"serving_default": (reversed_texts, spec), "explain": (explain, spec)}
+
+
 def half(tf):
     return {"serving_default": (lambda x: {"y": 0.5 * x + 2}, [tf.TensorSpec([None], tf.float32, name="x")])}
 
@@ -200,6 +229,7 @@ MODELS = {
         {**card("text-regression", None), "scores": [HOSTILE, "half"]},
         {"text": ["a fine essay"]},
     ),
+    "backwards": Kind(lambda tf, _: backwards(tf), card("text-to-text", None), {"text": ["abcdef"]}),
     "half": Kind(lambda tf, _: half(tf), versions=(3,)),
 }
 """The models by name; "broken" is a copy of the last, without a graph."""

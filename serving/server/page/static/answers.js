@@ -5,8 +5,8 @@ import { isOfSpans, spansOf } from "./spans.js";
 
 /**
  * @typedef {Object} RowAnswer
- * @property {"classes"|"tokens"|"spans"|"numbers"|"other"} kind
- * @property {string} summary in a few characters: the label, or the numbers
+ * @property {"classes"|"tokens"|"spans"|"written"|"numbers"|"other"} kind
+ * @property {string} summary in a few characters: the label, or the numbers; of a written text all of it
  * @property {number|null} score of the label, in [0, 1]
  * @property {string[]} [names] of all classes, in the order of `scores`
  * @property {number[]} [scores]
@@ -14,6 +14,9 @@ import { isOfSpans, spansOf } from "./spans.js";
  * @property {{token: string, label: string, score: number}[]} [tokens]
  * @property {string} [text] that was asked, of spans
  * @property {{text: string, label: string, start: number, end: number, score: number}[]} [spans]
+ * @property {number|null} [mean] log probability of the pieces of a written text
+ * @property {boolean} [isCut] true if the bound of pieces came before the end of a written text
+ * @property {{text: string, score: number|null}[]} [candidates] of a written text, the best first
  * @property {any} [numbers] a number, a BigInt, or lists of them; by name if they have names
  * @property {any} raw the outputs of the row, as the server wrote them
  */
@@ -65,6 +68,7 @@ function ofPairs(pairs, card) {
 
 function readRow(own, card, tokens) {
   const labels = card?.labels ?? null;
+  if (typeof own.text === "string" && typeof own.ended === "boolean") return written(own);
   if (tokens && Array.isArray(own.label)) return labelled(own, tokens);
   if (typeof own.label === "string" && isNumbers(own.probabilities)) return classes(own, labels);
   if (labels && isNumbers(own.probabilities)) {
@@ -107,6 +111,15 @@ function spanned(own, text) {
   const summary = spans.map(({ text: inside, label }) => `${inside} (${label})`).join(" ") || "no spans";
   const scores = spans.map(({ score }) => score).filter(Number.isFinite);
   return { kind: "spans", summary, score: scores.length ? Math.min(...scores) : null, text, spans, raw: own };
+}
+
+/** Read a text that the model wrote; a candidate that the search did not find has the score minus infinity, here null. */
+function written(own) {
+  const scores = own.candidate_scores ?? [];
+  const found = (own.candidates ?? []).map((text, place) => ({ text, score: scores[place] ?? null }));
+  const candidates = found.filter(({ score }) => score !== null);
+  const more = { mean: own.score ?? null, isCut: !own.ended, candidates };
+  return { kind: "written", summary: own.text, score: null, ...more, raw: own };
 }
 
 function numeric(own, numbers, names) {

@@ -18,6 +18,7 @@ export function differences(first, other) {
   if (first.kind === "classes") return ofClasses(first, other);
   if (first.kind === "tokens") return ofTokens(first, other);
   if (first.kind === "spans") return ofSpans(first, other);
+  if (first.kind === "written") return ofWritten(first, other);
   if (first.kind === "numbers") return ofNumbers(first, other);
   const isOther = writeExact(first.raw) !== writeExact(other.raw);
   return { isOther, words: [] };
@@ -72,6 +73,15 @@ function ofSpans(first, other) {
     })
     .filter(({ from, to }) => from !== to);
   return { isOther: words.length > 0, words: words.slice(0, MOST_WORDS) };
+}
+
+/** Return the two texts, if they differ, and the scores beside them, if they do. */
+function ofWritten(first, other) {
+  const isOther = first.summary !== other.summary;
+  const words = isOther ? [change("text", first.summary, other.summary)] : [];
+  if (gap(first.mean, other.mean) >= LEAST_POINTS)
+    words.push(change("score", number(first.mean, 3), number(other.mean, 3)));
+  return { isOther, words };
 }
 
 function ofNumbers(first, other) {

@@ -56,6 +56,7 @@ export function attentionPart() {
       asked = { last, row };
       buttons.hidden = !last || !canExplain(last);
       why.hidden = buttons.hidden || !canLeaveOut(last);
+      button.textContent = isAligned(last) ? "What was each piece written from?" : "What does it attend to?";
       const isLetters = last?.described.card?.config?.tokens === "characters";
       why.textContent = isLetters ? "Which letters decided it?" : "Which words decided it?";
     },
@@ -86,6 +87,11 @@ function canExplain({ described, way, call }) {
   const { explain } = described.signatures;
   const hasWeights = explain && ("weights" in explain.outputs || "weights_0" in explain.outputs);
   return Boolean(hasWeights && KINDS[way.kind].explained && call.asked.inputs);
+}
+
+/** Return true for a model that tells from which pieces of a text it wrote those of its answer. */
+function isAligned(last) {
+  return Boolean(last && "target_tokens" in (last.described.signatures.explain?.outputs ?? {}));
 }
 
 function canLeaveOut({ described, way }) {

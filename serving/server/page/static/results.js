@@ -5,6 +5,7 @@ import { element, fill, foreign, number, percent, readable, shortened } from "./
 import { languageNames } from "./languages.js";
 import { scoreBars } from "./scores.js";
 import { markedText } from "./spans.js";
+import { isCutMark, logScore, writtenText } from "./written.js";
 
 const MOST_ROWS = 500; // in the table; all are counted
 const TITLE = 120; // characters of a row in the table
@@ -21,6 +22,7 @@ export function resultsView(onLook = () => {}) {
   const box = element("div", { class: "results" }, table, whole);
   let rows = [];
   let body = null;
+  let figure = null; // the head of the column of figures
   let looked = 0;
 
   /** Begin anew, with rows of these titles and no answers yet. */
@@ -28,12 +30,13 @@ export function resultsView(onLook = () => {}) {
     rows = titles.map((title) => ({ title, answer: null }));
     looked = Math.min(looked, Math.max(0, titles.length - 1));
     fill(table);
-    body = null;
+    body = figure = null;
     if (titles.length > 1) table.append(made());
     if (!titles.length) fill(whole);
   }
 
   function add(start, answers) {
+    if (figure && answers[0]?.kind === "written") figure.textContent = "Score";
     answers.forEach((answer, index) => {
       const row = rows[start + index];
       if (!row) return;
@@ -62,6 +65,7 @@ export function resultsView(onLook = () => {}) {
     const lines = rows.slice(0, MOST_ROWS).map((row, index) => line(row, index));
     body = element("tbody", {}, lines);
     const head = ["Row", "Answer", "Confidence"].map((name) => element("th", { scope: "col" }, name));
+    figure = head[2];
     const left = rows.length - lines.length;
     return [
       element(
@@ -90,8 +94,11 @@ export function resultsView(onLook = () => {}) {
 }
 
 function showCells({ cells, answer }) {
-  fill(cells[0], foreign(shortened(answer.summary, TITLE)));
-  fill(cells[1], answer.score === null ? "" : percent(answer.score));
+  fill(cells[0], foreign(shortened(answer.summary, TITLE)), answer.isCut && [" ", isCutMark()]);
+  fill(
+    cells[1],
+    answer.kind === "written" ? logScore(answer.mean) : answer.score === null ? "" : percent(answer.score),
+  );
 }
 
 /** Return one answer in full. */
@@ -99,6 +106,7 @@ export function full(answer) {
   if (answer.kind === "classes") return [head(answer), scoreBars(answer.names, answer.scores, answer.chosen)];
   if (answer.kind === "tokens") return tokenLabels(answer.tokens);
   if (answer.kind === "spans") return markedText(answer);
+  if (answer.kind === "written") return writtenText(answer);
   if (answer.kind === "numbers") return numbers(answer);
   return raw(answer.raw);
 }

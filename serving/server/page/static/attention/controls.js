@@ -1,7 +1,7 @@
 /** The tabs, and the choice of what their views show. */
 
 import { element, freshId } from "../dom.js";
-import { hasRollout } from "./matrices.js";
+import { hasRollout, isOfOneSequence } from "./matrices.js";
 
 /**
  * Make tabs that the arrow keys reach.
@@ -78,7 +78,7 @@ function offered(explanation) {
     ["from", "it attends to"],
     ["to", "attends to it"],
   ];
-  if (shape[0] === shape[1]) found.push(["direction", "A position shows what", directions]);
+  if (isOfOneSequence(explanation)) found.push(["direction", "A position shows what", directions]);
   if (poolings) found.push(["base", "None chosen shows", bases(poolings.length / shape[1])]);
   const scales = [
     ["plain", "in proportion"],

@@ -38,11 +38,27 @@ export async function explain(model, version, input, signal) {
   found.frames = answer.numbers("frames", Int32Array);
   found.patches = answer.numbers("patches", Float32Array);
   found.encoders = answer.numbers("encoders", Int32Array);
-  const tokens = answer.strings("tokens")?.filter((token) => token);
+  const real = (name) => answer.strings(name)?.filter((token) => token);
+  const [tokens, written] = [real("tokens"), real("target_tokens")];
+  if (written) return aligned(found, written, tokens);
   found.tokens = tokens ?? row.tokens ?? places(found, answer);
   found.tokens = found.tokens.slice(0, Math.max(...found.shape));
   const call = { model, version, signatures, text: row.text, textPair: row.text_pair, tokens };
   return Object.assign(withoutPadding(found, tokens), askedAgain(call));
+}
+
+/** Return attention from the pieces of an answer to those of a text, without the padding of both. */
+function aligned(found, queries, tokens) {
+  const keys = found.shape[1];
+  const weights = async (layer, head) => {
+    const rows = await found.weights(layer, head);
+    const kept = new Float32Array(queries.length * tokens.length);
+    for (let row = 0; row < queries.length; row += 1) {
+      kept.set(rows.subarray(row * keys, row * keys + tokens.length), row * tokens.length);
+    }
+    return kept;
+  };
+  return { ...found, shape: [queries.length, tokens.length], weights, queries, tokens };
 }
 
 /** Return an explanation of real positions alone: the server pads rows that it answers in one batch. */

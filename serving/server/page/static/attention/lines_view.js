@@ -11,6 +11,8 @@ import { virtualRows } from "./virtual.js";
 const ROW = 26;
 /** Weights below this share of the largest one get no line. */
 const FAINT = 0.01;
+/** The same where the lines of all queries are drawn at once. */
+const FAINT_OF_ALL = 0.15;
 
 /** @implements {import("./view.js").View} */
 export class LinesView {
@@ -53,12 +55,12 @@ export class LinesView {
     const end = Math.min(this.count, first + Math.ceil(this.box.clientHeight / ROW));
     const column = width * 0.32;
     const shapes = this.#curves(first, end, width - 2 * column, column, 34);
-    const names = this.stage.explanation.tokens;
+    const { tokens, queries = tokens } = this.stage.explanation;
     for (let row = first; row < end; row += 1) {
       const y = 34 + (row - first) * ROW + 18;
       const fill = ink(weightScale(this.seen.dark), 0);
-      shapes.push({ kind: "text", x: column - 8, y, text: cut(names[row]), fill, anchor: "end" });
-      shapes.push({ kind: "text", x: width - column + 8, y, text: cut(names[row]), fill });
+      shapes.push({ kind: "text", x: column - 8, y, text: cut(queries[row]), fill, anchor: "end" });
+      shapes.push({ kind: "text", x: width - column + 8, y, text: cut(tokens[row]), fill });
     }
     return { width, height: 34 + (end - first) * ROW + 8, shapes };
   }
@@ -92,9 +94,11 @@ export class LinesView {
     const { token, dark, at, state } = this.seen;
     const scale = weightScale(dark);
     const chosenHere = isQuery || state.direction === "to";
+    const { tokens, queries = tokens } = this.stage.explanation;
+    const names = isQuery ? queries : tokens;
     const found = [];
     for (let row = first; row < Math.min(end, count); row += 1) {
-      const text = visible(this.stage.explanation.tokens[row] ?? "");
+      const text = visible(names[row] ?? "");
       const option = isQuery ? this.#option(row, count) : {};
       const node = element("bdi", { class: "attention-name", "data-token": row, text, ...option });
       styled(node, { top: `${row * ROW}px`, height: `${ROW - 2}px` });
@@ -121,17 +125,12 @@ export class LinesView {
 
   /** Return the lines of the token that is looked at; those to rows out of sight end at the edge. */
   #curves(first, end, width, left, top) {
-    const { matrix, token, state, at, dark } = this.seen;
-    if (token === null) return [];
-    const weights = line(matrix, this.stage.explanation.shape, token, state.direction);
+    const { token, state, dark } = this.seen;
     const scale = weightScale(dark);
     const height = (end - first) * ROW;
     const y = (row) => top + Math.max(0, Math.min(height, (row - first + 0.5) * ROW));
-    const found = [];
-    outermost(weights, first, end).forEach((other) => {
-      const place = at(weights[other]);
-      if (place < FAINT) return;
-      const [query, key] = state.direction === "from" ? [token, other] : [other, token];
+    const pairs = token === null ? this.#ofAll(first, end) : this.#ofOne(token, state.direction, first, end);
+    const found = pairs.map(([query, key, place]) => {
       const points = [
         [left, y(query)],
         [left + width / 2, y(query)],
@@ -139,9 +138,31 @@ export class LinesView {
         [left + width, y(key)],
       ];
       const stroke = colour(scale, 0.25 + 0.75 * place);
-      found.push({ kind: "curve", points, stroke, thickness: 0.5 + 5 * place });
+      return { kind: "curve", points, stroke, thickness: 0.5 + 5 * place };
     });
     return found.sort((one, other) => one.thickness - other.thickness);
+  }
+
+  /** Return query, key and place on the scale of each line of one token. */
+  #ofOne(token, direction, first, end) {
+    const { matrix, at } = this.seen;
+    const weights = line(matrix, this.stage.explanation.shape, token, direction);
+    return outermost(weights, first, end)
+      .map((other) => [...(direction === "from" ? [token, other] : [other, token]), at(weights[other])])
+      .filter(([, , place]) => place >= FAINT);
+  }
+
+  /** Return the same of all queries in sight, where they are another sequence: who wrote what is seen at once. */
+  #ofAll(first, end) {
+    const { shape, queries } = this.stage.explanation;
+    if (!queries) return [];
+    const { matrix, cellAt } = this.seen;
+    const found = [];
+    for (let query = first; query < Math.min(end, shape[0]); query += 1) {
+      const weights = line(matrix, shape, query, "from");
+      for (const key of outermost(weights, first, end)) found.push([query, key, cellAt(weights[key])]);
+    }
+    return found.filter(([, , place]) => place >= FAINT_OF_ALL);
   }
 
   #key(key) {

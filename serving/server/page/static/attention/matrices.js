@@ -8,7 +8,8 @@ import { inSlices, nextTask } from "./slices.js";
 
 /**
  * @typedef {object} Explanation attention weights over one input.
- * @property {string[]} tokens names of the positions.
+ * @property {string[]} tokens names of the positions; if there are `queries`, of the keys alone.
+ * @property {string[]} [queries] names of the queries of attention to another sequence: the pieces of an answer.
  * @property {number} layers
  * @property {number} heads
  * @property {[number, number]} shape Q and K.
@@ -127,9 +128,14 @@ function grouped({ layers, encoders }) {
   return [...found.values()];
 }
 
-/** True if attention rollout is defined: each layer's keys are its queries. */
-export function hasRollout({ shape, layers }) {
-  return shape[0] === shape[1] && layers > 0;
+/** True if each layer's keys are its queries. */
+export function isOfOneSequence({ shape, queries }) {
+  return !queries && shape[0] === shape[1];
+}
+
+/** True if attention rollout is defined. */
+export function hasRollout(explanation) {
+  return isOfOneSequence(explanation) && explanation.layers > 0;
 }
 
 /**

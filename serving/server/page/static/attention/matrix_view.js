@@ -136,7 +136,8 @@ export class MatrixView {
   #names(rows, columns, [x, y], width, height, background) {
     const fill = ink(weightScale(this.seen.dark), 0);
     const size = Math.min(14, this.cell - 1);
-    const name = (token) => cut(visible(this.stage.explanation.tokens[token] ?? ""));
+    const { tokens, queries = tokens } = this.stage.explanation;
+    const name = (names, place) => cut(visible(names[place] ?? ""));
     const shapes = [
       { kind: "rect", x: 0, y: 0, width: NAMES, height, fill: background },
       { kind: "rect", x: 0, y: 0, width, height: NAMES, fill: background },
@@ -144,12 +145,14 @@ export class MatrixView {
     for (let row = rows[0]; row < rows[1]; row += 1) {
       const base = y + (row - rows[0] + 0.5) * this.cell + size / 3;
       if (base < NAMES) continue;
-      shapes.push({ kind: "text", x: NAMES - 6, y: base, text: name(row), fill, size, anchor: "end" });
+      const text = name(queries, row);
+      shapes.push({ kind: "text", x: NAMES - 6, y: base, text, fill, size, anchor: "end" });
     }
     for (let column = columns[0]; column < columns[1]; column += 1) {
       const base = x + (column - columns[0] + 0.5) * this.cell + size / 3;
       if (base < NAMES) continue;
-      shapes.push({ kind: "text", x: base, y: NAMES - 6, text: name(column), fill, size, turn: -90 });
+      const text = name(tokens, column);
+      shapes.push({ kind: "text", x: base, y: NAMES - 6, text, fill, size, turn: -90 });
     }
     return shapes;
   }

@@ -16,6 +16,9 @@ export const SENTENCES = [
     "(Jain and Wallace 2019; Wiegreffe and Pinter 2019).",
 ];
 
+/** Where the two sequences stand, of attention from an answer to a text. */
+export const ALIGNED = "Pieces of the answer stand on the left, those of the text on the right or above.";
+
 /** The parts beside a view. */
 export class Readout {
   constructor() {
@@ -64,11 +67,13 @@ export function scaled(share, { scale }) {
 }
 
 /** Return what a view shows, as a title. */
-export function titleOf({ state, token }, { tokens }) {
+export function titleOf({ state, token }, { tokens, queries }) {
   const { source, layer, head, base, direction } = state;
   const whole = { all: "All layers and heads", rollout: "Attention rollout" };
   const part = source === "head" ? `Layer ${layer + 1}, head ${head + 1}` : `Layer ${layer + 1}, all heads`;
   const of = whole[source] ?? part;
+  if (queries && token === null) return `${of}: all pieces of the answer`;
+  if (queries) return `${of}: what “${visible(queries[token] ?? "")}” was written from`;
   if (token !== null) {
     const name = visible(tokens[token] ?? "");
     return `${of}: what ${direction === "from" ? `“${name}” attends to` : `attends to “${name}”`}`;

@@ -8,7 +8,7 @@ import { ImageView } from "./image_view.js";
 import { LinesView } from "./lines_view.js";
 import { Matrices, largest, line, received } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
-import { Readout, SENTENCES, scaled, titleOf, topRows, weight } from "./readout.js";
+import { ALIGNED, Readout, SENTENCES, scaled, titleOf, topRows, weight } from "./readout.js";
 import { saveHtml, savePng, saveSvg } from "./save.js";
 import { SeriesView } from "./series_view.js";
 import { Store } from "./store.js";
@@ -102,7 +102,8 @@ class Attention {
     this.state.on(() => this.#show());
     this.scheme.addEventListener("change", this.restyle);
     this.themes.observe(document.documentElement, { attributes: true });
-    if (this.explanation.tokens.length && this.explanation.layers) this.#show();
+    const { tokens, queries = tokens, layers } = this.explanation;
+    if (tokens.length && queries.length && layers) this.#show();
     else this.readout.say("There is nothing to show: the input has no positions.", true);
   }
 
@@ -165,17 +166,23 @@ class Attention {
       state: this.state,
       kept: this.kept,
       say: (text, aloud) => this.readout.say(text, aloud),
-      described: (seen, token) => `${this.#name(token)}: ${seen ? weight(seen.values[token] ?? 0) : ""}`,
+      described: (seen, token) => this.#described(seen, token),
       pair: (seen, query, key) => {
         const value = seen ? weight(seen.matrix[query * this.explanation.shape[1] + key]) : "";
-        return `${this.#name(query)} → ${this.#name(key)}: ${value}`;
+        return `${this.#name(query, this.explanation.queries)} → ${this.#name(key)}: ${value}`;
       },
     };
   }
 
+  /** Return a position and its weight; a query of another sequence has none. */
+  #described(seen, token) {
+    if (this.explanation.queries) return this.#name(token, this.explanation.queries);
+    return `${this.#name(token)}: ${seen ? weight(seen.values[token] ?? 0) : ""}`;
+  }
+
   /** Return a position's name, told apart from others of the same name by its number. */
-  #name(token) {
-    const name = visible(this.explanation.tokens[token] ?? "");
+  #name(token, names = this.explanation.tokens) {
+    const name = visible(names[token] ?? "");
     return ["text", "tokens"].includes(this.explanation.kind) ? `${name} (${token + 1})` : name;
   }
 
@@ -197,7 +204,8 @@ class Attention {
   }
 
   #note() {
-    const found = element("p", { class: "note attention-note", text: `${SENTENCES.join(" ")} ` });
+    const sentences = this.explanation.queries ? [ALIGNED, ...SENTENCES] : SENTENCES;
+    const found = element("p", { class: "note attention-note", text: `${sentences.join(" ")} ` });
     if (this.tabs.includes("words")) {
       const onclick = () => {
         this.kept.asksWords = true;
@@ -237,14 +245,16 @@ class Attention {
   }
 }
 
-function tabsOf({ kind, leaveOneOut }) {
+function tabsOf({ kind, leaveOneOut, queries }) {
+  if (queries) return ["lines", "matrix", "heads"];
   const first = { series: "series", image: "image" }[kind] ?? "text";
   return [first, "lines", "matrix", "heads", ...(leaveOneOut ? ["words"] : [])];
 }
 
 /** @returns {import("./store.js").State} */
-function firstState({ heads, layers }, tab) {
-  const source = heads > 1 ? "layer" : "head";
+function firstState({ heads, layers, queries }, tab) {
+  const ofMany = queries ? "all" : "layer"; // a head or layer alone may align nothing
+  const source = heads > 1 ? ofMany : "head";
   const places = { layer: Math.max(0, layers - 1), head: 0, token: null, hover: null, column: 0 };
   return { source, ...places, direction: "from", base: "average", scale: "plain", tab };
 }
