@@ -172,6 +172,7 @@ COMPUTED = {
     "tasks/pretraining": ("words", (1, 3)),
     "tasks/regression": ("lengths", (1, 1)),
     "tasks/score": ("found", (1, 1)),
+    "tasks/seq2seq": ("texts", (2,)),
     "tasks/series": ("probabilities", (1, 2)),
     "tasks/text": ("probabilities", (1, 2)),
     "tasks/tokens": ("of_tokens[0]", (2, 4)),

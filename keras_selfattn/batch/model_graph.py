@@ -116,6 +116,7 @@ class LoadedGraph:
             raise DataError(f"The model failed: {_reason(error)}.") from error
 
 
+_SOURCE = "source"  # the column with the texts of a model that writes texts
 _HERE = ServerRef("this process", "model")
 _Run = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -195,7 +196,8 @@ def _trained_columns(folder: Path) -> NamedColumns:
         reading = read_config(folder).get("reading")
     except RunError:
         return NamedColumns()
-    found = [reading.get(name) if isinstance(reading, dict) else None for name in (TEXT, TEXT_PAIR)]
+    reading = reading if isinstance(reading, dict) else {}
+    found = [reading.get(TEXT, reading.get(_SOURCE)), reading.get(TEXT_PAIR)]
     return NamedColumns(*(column if isinstance(column, str) else None for column in found))
 
 

@@ -50,11 +50,11 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
     columns, lines, score = ranked_mistakes(head, rows, outputs)
     numbers, by_position = score == "error", head.per_position
     title = "Largest errors" if numbers else MISREAD
-    if numbers:
+    of_texts = head.target_kind == ANSWERS
+    if numbers and not of_texts:
         columns = ["true", *columns[1:]]
     if not lines:
         return Section(title, ["No held-out row is answered wrongly."])
-    of_texts = head.target_kind == ANSWERS
     about = _counted(len(lines), "token" if by_position else "row", numbers, of_texts)
     lines = lines[:SHOWN]
     if by_position:

@@ -1,0 +1,90 @@
+"""The report of a model that writes texts: figures, lengths, worst and best answers; also on the terminal."""
+
+import numpy as np
+import pytest
+from html_pages import figure, read_page, section, table
+
+from keras_selfattn.cli.shared import console as consoles
+from keras_selfattn.cli.shared.report_tables import print_report, print_worst_answers
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.drawing.builders import lengths_of_answers
+from keras_selfattn.metrics.evaluation import Evaluation
+from keras_selfattn.metrics.report_of_model import report_of
+from keras_selfattn.models.sequences.sequence_head import AnswerHead
+from keras_selfattn.models.sequences.text_answer import Answer
+from keras_selfattn.report.figure_names import value_in_words
+from keras_selfattn.report.misread import misread_section
+from keras_selfattn.report.page import page_html
+from keras_selfattn.report.results import answers_section
+from keras_selfattn.report.sections import Page
+from keras_selfattn.rows.targets import ANSWERS
+from keras_selfattn.rows.texts import TEXTS
+
+SOURCES = ["a man", "two men", "a <b>dog</b>", "a cat runs far"]
+TARGETS = [("ein Mann",), ("zwei Männer", "2 Männer"), ("ein Hund",), ("eine Katze rennt weit",)]
+OUTPUTS = [
+    Answer(text, -0.5, text != "", (text,), (-0.5,)) for text in ("ein Mann", "2 Männer", "ein Hand", "")
+]
+ROWS = LabelledRows(SOURCES, TARGETS, "pairs.csv", [2, 3, 4, 7], kind=TEXTS, target_kind=ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def found():
+    figures = report_of(AnswerHead(), TARGETS, OUTPUTS, {"copying": np.array(SOURCES, object)})
+    return Evaluation(AnswerHead(), ROWS, OUTPUTS, figures)
+
+
+@pytest.fixture(scope="module")
+def page(found):
+    sections = [answers_section(found.figures, "test", found), misread_section(found.head, ROWS, OUTPUTS)]
+    return read_page(page_html(Page("Run", [], [], sections)))
+
+
+def test_the_figures_stand_beside_those_of_the_baselines(page):
+    rows = table(page, "Figures of the answers").rows()
+    assert [row[:2] for row in rows] == [
+        ["the model", "50.0%"],
+        ["a copy of the source", "0.0%"],
+        ["the most frequent answer", "25.0%"],
+    ]
+    assert "25.0% of the answers were cut at the bound" in page.text
+
+
+def test_the_worst_answers_come_first_and_the_best_have_their_own_table(page):
+    of_errors = section(page, "Largest errors").all("table")[0]
+    rows = of_errors.rows()
+    assert [each.text for each in of_errors.all("th")] == ["place", "text", "target", "predicted", "error"]
+    assert [row[0] for row in rows] == ["7", "4"]
+    assert rows[1][1:4] == ["a <b>dog</b>", "ein Hund", "ein Hand"]
+    assert "2 rows have another answer than the right ones, the largest error first." in page.text
+    best = table(page, "Best answers").rows()
+    assert [row[0] for row in best] == ["2", "3", "4", "7"]
+    assert best[1][2] == "zwei Männer | 2 Männer"
+
+
+def test_lengths_are_drawn_as_points_and_shares(page):
+    assert figure(page, "Lengths in and out")
+    chart = lengths_of_answers(np.array([8, 11]), np.array([8, 0]))
+    assert (chart.lines[0].x, chart.lines[0].y, chart.diagonal) == ([8, 11], [8, 0], True)
+
+
+def test_the_terminal_has_figures_signatures_and_the_worst_answers(found):
+    with consoles.console.capture() as printed:
+        print_report(found.figures, "test")
+        print_worst_answers(found.mistakes())
+    said = printed.get()
+    for part in ("the model", "50.0%", "25.0% of the answers were cut", "ein Hand", "The worst answers"):
+        assert part in said
+
+
+def test_figures_of_texts_are_shares_and_numbers_to_a_hundred():
+    assert value_in_words("word_error_rate", 0.125) == "12.5%"
+    assert value_in_words("character_error_rate_of_copying", 1.5) == "150.0%"
+    assert value_in_words("bleu", 41.234) == "41.2"
+    assert value_in_words("mean_absolute_error_of_mean", 0.125) == "0.125"
+
+
+def test_rows_that_are_all_right_are_told(found):
+    right = [Answer(target[0], 0.0, True, target, (0.0,)) for target in TARGETS]
+    shown = misread_section(found.head, ROWS, right)
+    assert shown.blocks == ["No held-out row is answered wrongly."]
