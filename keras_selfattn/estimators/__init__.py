@@ -16,9 +16,11 @@ with importing("train", __name__):
         SeriesRegressorEstimator,
         TextRegressorEstimator,
     )
+    from keras_selfattn.estimators.text_answers import SequenceToSequenceEstimator
 
 __all__ = [
     "ImageClassifierEstimator",
+    "SequenceToSequenceEstimator",
     "SeriesClassifierEstimator",
     "SeriesForecasterEstimator",
     "SeriesRegressorEstimator",

@@ -102,7 +102,7 @@ def test_an_estimator_asked_before_it_is_fitted_says_so(name, method):
     estimator = getattr(estimators, name)()
     if not hasattr(estimator, method):
         pytest.skip("numbers have no probabilities")
-    rows = {"Text": TEXTS, "Token": TOKENS, "Series": WAVES, "Image": IMAGES}
+    rows = {"Text": TEXTS, "Token": TOKENS, "Series": WAVES, "Image": IMAGES, "Sequence": TEXTS}
     asked = next(values for kind, values in rows.items() if name.startswith(kind))
     arguments = (asked, OPINIONS[: len(asked)]) if method == "score" else (asked,)
     with pytest.raises(NotFittedError, match=f"This {name} instance is not fitted yet"):
