@@ -64,11 +64,13 @@ class HeadMetrics(ABC, Generic[AnyHead]):
         ranked_by: of the last value, by which mistakes are ranked: the probability of a wrong answer, or the
             error of one that is never exactly right, so that all rows are listed.
         decided: in words, what a probability belongs to, for the section about them.
+        rows_of_epoch: the most rows of which `chooses_epoch` is computed after each epoch; None for all.
     """
 
     columns: ClassVar[Sequence[str]] = ("label", "predicted")
     ranked_by: ClassVar[Literal["probability", "error"]] = "probability"
     decided: ClassVar[str] = "each answer"
+    rows_of_epoch: ClassVar[int | None] = None
 
     def __init__(self, head: AnyHead) -> None:
         self.head = head
@@ -95,7 +97,7 @@ class HeadMetrics(ABC, Generic[AnyHead]):
         """
 
     def chooses_epoch(self, targets: Sequence[Any]) -> str | None:
-        """Return the figure of a report whose best epoch is kept, more being better.
+        """Return the figure of a report whose best epoch is kept: the lowest error rate, else the highest.
 
         None if the mean over steps tells as much: then the metric that the head monitors chooses the epoch,
         and the answers to the validation rows are not computed a second time.

@@ -201,6 +201,8 @@ class TextAnswerMetrics(HeadMetrics[AnswerHead]):
 
     columns = ("target", "predicted")
     ranked_by = "error"
+    # A search takes many times a step of training.
+    rows_of_epoch = 500
 
     def report(
         self, targets: Sequence[Right], outputs: Sequence[Answer], baselines: Mapping[str, Any]
@@ -217,6 +219,10 @@ class TextAnswerMetrics(HeadMetrics[AnswerHead]):
 
     def decisions(self, targets: Sequence[Right], outputs: Any) -> None:
         return None
+
+    def chooses_epoch(self, targets: Sequence[Right]) -> str | None:
+        # The loss is of symbols after right ones: what one wrong symbol does to the rest, the search tells.
+        return "character_error_rate" if any(any(answers) for answers in targets) else None
 
 
 def answer_lines(rows: LabelledRows, outputs: Sequence[Answer]) -> list[Line]:

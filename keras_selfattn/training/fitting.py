@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.evaluation import evaluate
-from keras_selfattn.metrics.head_metrics import epoch_figure
+from keras_selfattn.metrics.head_metrics import epoch_figure, head_metrics
 from keras_selfattn.models.batches.sample_weights import weights_of
 from keras_selfattn.models.batches.shares import WHOLE, feeding
 from keras_selfattn.models.core.ensemble import copy_member
@@ -141,7 +141,8 @@ def fit_with_validation(
         history = _run_epochs_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
-        measured = [] if figure is None else [_FigureMeasured(figure, validation)]
+        most = None if figure is None else head_metrics(head).rows_of_epoch
+        measured = [] if figure is None else [_FigureMeasured(figure, _spread(validation, most))]
         stopping = _early_stopping(monitored, config) if choose_epoch else None
         settings: dict[str, Any] = {"validation_data": validation_data, "verbose": verbose}
         settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
@@ -215,12 +216,12 @@ class _WeightsInFile:
 
 
 def _mode(monitored: str) -> Literal["min", "max"]:
-    """Return the direction in which a metric is better: of losses down, of all other figures up."""
-    return "min" if monitored == "val_loss" else "max"
+    """Return the direction in which a metric is better: of losses and errors down, of other figures up."""
+    return "min" if monitored == "val_loss" or monitored.endswith("error_rate") else "max"
 
 
 class _FigureMeasured(keras.callbacks.Callback):
-    """Put a figure of the answers to all validation rows into the logs of each epoch."""
+    """Put a figure of the answers to validation rows into the logs of each epoch."""
 
     def __init__(self, name: str, validation: LabelledRows) -> None:
         super().__init__()
@@ -229,6 +230,13 @@ class _FigureMeasured(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
             logs[f"val_{self._name}"] = evaluate(self.model, self._rows).summary()[self._name]
+
+
+def _spread(rows: LabelledRows, most: int | None) -> LabelledRows:
+    """Return so many of the rows at most, from all over them: files may be sorted."""
+    if most is None or len(rows) <= most:
+        return rows
+    return rows.take(np.linspace(0, len(rows) - 1, most).astype(int).tolist())
 
 
 def _run_epochs(

@@ -10,6 +10,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics import report_of, text_answers
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.mistakes import mistakes_of
+from keras_selfattn.metrics.report_of_model import head_metrics
 from keras_selfattn.metrics.text_answers import edit_rate, text_answer_report
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
 from keras_selfattn.models.sequences.text_answer import Answer
@@ -115,3 +116,9 @@ def test_an_example_of_a_run_is_a_row_with_a_right_answer(figures):
     found = Evaluation(AnswerHead(), ROWS, OUTPUTS, figures)
     assert found.example() == {"input": "a man", "target": "ein Mann", "where": 2}
     assert found.reliability() is None
+
+
+def test_the_epoch_is_chosen_by_the_edits_of_characters_of_some_answers():
+    figures = head_metrics(AnswerHead())
+    assert (figures.chooses_epoch(TARGETS), figures.rows_of_epoch) == ("character_error_rate", 500)
+    assert figures.chooses_epoch([("",), ("",)]) is None

@@ -212,3 +212,14 @@ def test_the_best_weights_are_kept_in_a_file_or_in_memory_where_there_is_none(mo
 
 def no_room():
     raise OSError("No space left on device")
+
+
+def test_a_figure_of_an_epoch_is_of_rows_from_all_over_a_file():
+    assert fitting._spread(ROWS, None) is ROWS is fitting._spread(ROWS, len(ROWS))
+    found = fitting._spread(ROWS, 5)
+    assert found.inputs == [ROWS.inputs[place] for place in (0, 59, 119, 179, 239)]
+    assert [fitting._mode(name) for name in ("val_loss", "val_character_error_rate", "val_spearman")] == [
+        "min",
+        "min",
+        "max",
+    ]
