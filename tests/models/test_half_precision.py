@@ -116,6 +116,15 @@ CASES = {
         [["a", "good", "film", ".", "bad"]] * 400,
         [one_label("12345")] * 400,
     ),
+    "sequences": lambda folder: (
+        learned(
+            models.SequenceToSequence({**SMALL, "decoder_layers": 1, "tokens": "words", "min_count": 1}),
+            TEXTS[:8],
+            TEXTS[8:16],
+        ),
+        TEXTS,
+        TEXTS[:1] * len(TEXTS),
+    ),
     "vectors": lambda folder: (models.TextEncoder(start=write_folder(folder, BERT)), PIECES, None),
 }
 
