@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_selfattn.layers.decoding.cache import GROWING, OF_MEMORY
 from keras_selfattn.models.config import SequenceConfig
 from keras_selfattn.models.sequences.search import Found, SearchSettings, search
 from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
@@ -32,8 +33,10 @@ def decoded(core: SequenceCore, source: Tensor, settings: SearchSettings) -> Fou
         source: int32 ids `[B, S]`, 0 is padding; B is at least 1.
         settings: of the search.
     """
-    cache = core.start(source, settings.max_new_tokens)
-    return search(core.step, cache, tf.shape(source)[0], settings)
+    # Keys of steps grow, since most answers are shorter than the bound; those of a source are there once.
+    cache = core.start(source)
+    batch = tf.shape(source)[0]
+    return search(core.step, cache, batch, settings, memory=OF_MEMORY, growing=GROWING)
 
 
 def rows_at_once(config: SequenceConfig, size: int, longest: int, settings: SearchSettings) -> int:
@@ -45,9 +48,9 @@ def rows_at_once(config: SequenceConfig, size: int, longest: int, settings: Sear
         longest: symbols of the longest source.
         settings: of the search, with `max_new_tokens` as an int.
     """
-    places = settings.max_new_tokens + longest
-    cache = places * config.decoder_layers * 2 * config.width * 4
-    return max(1, _BYTES // (settings.beams * (cache + size * _LOGITS * 4)))
+    place = config.decoder_layers * 2 * config.width * 4
+    of_beam = settings.max_new_tokens * place + size * _LOGITS * 4
+    return max(1, _BYTES // (settings.beams * of_beam + longest * place))
 
 
 class Candidates(NamedTuple):

@@ -147,12 +147,13 @@ class SequenceCore(keras.Model):
         found = decoder(self._embedded(target, {}), self.memory(source), return_weights=True)
         return ops.cast(ops.mean(found[-1][-1], axis=1), "float32")
 
-    def start(self, source: Tensor, max_length: Tensor | int) -> Cache:
+    def start(self, source: Tensor, max_length: Tensor | int | None = None) -> Cache:
         """Return the cache of the decoder before the first symbol; see `layers.Decoder.start`.
 
         Args:
             source: int32 ids `[B, S]`, 0 is padding.
-            max_length: the most symbols that steps may read, an int or an int scalar tensor.
+            max_length: the most symbols that steps may read, an int or an int scalar tensor; None lets the
+                cache grow.
         """
         memory = self.memory(source)
         mask = ops.not_equal(source, 0)
