@@ -266,6 +266,39 @@ def similarity(
     report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
 
 
+@main.command("decoding")
+@_options
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path, exists=True),
+    required=True,
+    help="Run folder of a model that answers texts, trained without --position.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="File with a sentence a line, such as test.en.gz.",
+)
+@click.option("--max-new-tokens", type=click.IntRange(2), default=256, help="Most symbols of an answer.")
+def decoding(
+    model: Path, data: Path, max_new_tokens: int, csv_file: Path | None, plot: Path | None, **settings: Any
+) -> None:
+    """Answers of a model from texts to texts: our search, CTranslate2, transformers and KerasHub.
+
+    All have the same weights and give the same symbols; greedy and with 4 beams, 1, 8 and 64 sentences at
+    once. CPU ms are of one sentence.
+    """
+    from benchmarks.sequences import decoding as benchmark
+    from keras_selfattn.data.formats.records import iter_lines
+
+    check_plot(plot)
+    texts = [line for _, line in iter_lines(data)]
+    table = benchmark.run(_settings(settings), model, texts, max_new_tokens)
+    shown = {**_CPU, "ready cpu s": "ready, CPU s", **_MEMORY, "symbols": "symbols", "as ours": "as ours"}
+    report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of a sentence"))
+
+
 @main.command("tuning")
 @_options
 @click.option(

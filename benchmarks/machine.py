@@ -17,6 +17,8 @@ _PACKAGES = (
     "scikit-learn",
     "jax",
     "torch",
+    "ctranslate2",
+    "transformers",
     "sentence-transformers",
     "openvino",
     "onnxruntime",

@@ -121,8 +121,11 @@ def exact_rows(task: str, train: int, test: int, seed: int = 0) -> ExactRows:
     draw, longer = EXACT_TASKS[task]
     random = np.random.default_rng([seed, list(EXACT_TASKS).index(task)])
     known: set[str] = set()
-    parts = [_drawn(draw, count, random, known) for count in (train, test)]
-    return ExactRows(*parts, [] if longer is None else _drawn(longer, test, random, known))
+    return ExactRows(
+        train=_drawn(draw, train, random, known),
+        test=_drawn(draw, test, random, known),
+        longer=[] if longer is None else _drawn(longer, test, random, known),
+    )
 
 
 def _drawn(draw: Draw, count: int, random: np.random.Generator, known: set[str]) -> list[Row]:
