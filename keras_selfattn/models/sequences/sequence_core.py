@@ -79,7 +79,7 @@ class SharedEmbedding(keras.layers.Layer):
         if _are_ids(inputs):
             return ops.cast(self._table(inputs), self.compute_dtype) * math.sqrt(self.width)
         logits: Any = ops.cast(ops.matmul(inputs, ops.transpose(self.vectors)), "float32")  # [..., V]
-        return logits + self._never
+        return logits + ops.convert_to_tensor(self._never, "float32")
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         # Targets say which logits are of padding, also where a step hands on no mask.

@@ -100,7 +100,12 @@ class SequenceToSequence(RawModel):
             self._check_adapted()  # raises
         return cast(Symbols, self._symbols)
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        if not isinstance(inputs, list | tuple | dict) or len(inputs) != 2:
+            raise ConfigError(
+                "A call takes the ids of sources and of answers, [source, target], and returns logits. For "
+                f"the answers to texts call `predict` or `generate`. Received {type(inputs).__name__}."
+            )
         return self.core(inputs, training=training)
 
     def head_type(self, y: Any) -> type[Head]:

@@ -133,6 +133,14 @@ def test_a_model_that_knows_nothing_yet_says_so():
             ask(["ab"])
 
 
+def test_what_gives_no_answers_says_what_does(model, monkeypatch):
+    with pytest.raises(ConfigError, match="call `predict` or `generate`"):
+        model(["ab", "bca"])
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ConfigError, match="The backend of Keras is jax"):
+        model.generate(["ab"])
+
+
 def test_sources_that_are_all_their_answers_are_told():
     with pytest.warns(UserWarning, match="nothing to learn but a copy"):
         learned(SOURCES, SOURCES)
