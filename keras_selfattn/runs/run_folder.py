@@ -7,6 +7,8 @@ history.csv        loss, metrics and learning rate of each epoch; beside another
                    attention alone, and val_… of both paths
 classes.csv        precision, recall, F1 of each class
 confusion.csv      for one label a row: rows by label, columns by prediction
+errors.csv         of numbers and of texts: figures of the model's answers and of baselines
+signatures.csv     of texts: how sacrebleu computed its figures
 vocabulary.txt     for texts: one token on each line, in the order of the ids, which begin at 2, or at 0 if
                    the model begins with a pretrained encoder
 example.json       a held-out row with its target, for the card of an export; if one is short enough
