@@ -168,7 +168,8 @@ def _corpus_figures(
     """Return functions from texts to BLEU and to chrF, and their signatures; of NaN without sacrebleu."""
     if find_spec("sacrebleu") is None:
         return [_undefined] * 2, {}
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     # sacrebleu has a list for each place of an answer among the right ones; None where a row has fewer.
     references = [

@@ -22,6 +22,11 @@ def invoke(*arguments):
     return done.output
 
 
+def lines_of(file):
+    with file.open(encoding="utf-8", newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("seq2seq")
@@ -41,14 +46,14 @@ def folder(tmp_path_factory):
         "--output",
         found / "run",
     )
-    assert "a copy of the source" in said
+    assert "the model" in said
     return found
 
 
 def test_a_run_has_its_figures_and_a_report(folder):
     figures = json.loads((folder / "run" / "metrics.json").read_text())
     assert {"exact_match", "chrf", "word_error_rate", "character_error_rate", "unfinished"} <= figures.keys()
-    answers = [line["answers"] for line in csv.DictReader((folder / "run" / "errors.csv").open())]
+    answers = [line["answers"] for line in lines_of(folder / "run" / "errors.csv")]
     assert answers == ["model", "copying", "constant"]
     page = read_page((folder / "run" / "report.html").read_text(encoding="utf-8"))
     assert section(page, f"Answers on {figures['rows']} validation rows")
@@ -75,7 +80,7 @@ def test_evaluate_reads_the_columns_of_the_training_and_writes_the_wrong_rows(fo
 
 def test_predict_writes_answers_beside_the_rows(folder):
     invoke("predict", folder / "run", "--file", folder / "test.csv", "--output", folder / "out.csv")
-    rows = list(csv.DictReader((folder / "out.csv").open()))
+    rows = lines_of(folder / "out.csv")
     assert [row["word"] for row in rows] == WORDS[:9]
     assert {"predicted_text", "score", "ended"} <= rows[0].keys()
     assert all(float(row["score"]) < 0 and len(row["predicted_text"]) <= 5 for row in rows)
