@@ -112,7 +112,7 @@ def _grown(cached: Cached, key: Tensor, value: Tensor) -> tuple[StepKeys, Cached
     places = ops.arange(size, dtype="int32")[None, :]  # [1, S]
     distance = places - (size - ops.shape(key)[2]) - steps[:, None]
     mask = None if count == 1 else (distance <= 0)[None, None]  # the last token sees all
-    return StepKeys(*whole, distance, mask), dict(zip(GROWING, whole, strict=True))
+    return StepKeys(whole[0], whole[1], distance, mask), dict(zip(GROWING, whole, strict=True))
 
 
 def checked_max_length(max_length: Any) -> Tensor | int | None:

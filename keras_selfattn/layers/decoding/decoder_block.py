@@ -222,7 +222,7 @@ class DecoderBlock(BlockBase):
     def fits(self, cached: Any) -> bool:
         """Return True if `cached` has the names and sizes of a cache of this block."""
         of_memory = OF_MEMORY[:2] if self.reads_memory else ()
-        wanted = ({*keys, *of_memory} for keys in (("key", "value"), GROWING))
+        wanted = [{*keys, *of_memory} for keys in (("key", "value"), GROWING)]
         named = isinstance(cached, dict) and cached.keys() in wanted
         return named and all(map(self._attention.is_cached, cached.values()))
 

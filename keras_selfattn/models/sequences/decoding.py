@@ -3,6 +3,7 @@
 Axes: B (rows), S (symbols of a source), N (candidates), L (symbols of an answer), V (vocabulary).
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ def decoded(core: SequenceCore, source: Tensor, settings: SearchSettings) -> Fou
     # Keys of steps grow, since most answers are shorter than the bound; those of a source are there once.
     cache = core.start(source)
     batch = tf.shape(source)[0]
+    if settings.beams == 1:  # the core forbids the same symbols; with beams there may be too few others
+        settings = dataclasses.replace(settings, forbidden=())
     return search(core.step, cache, batch, settings, memory=OF_MEMORY, growing=GROWING)
 
 

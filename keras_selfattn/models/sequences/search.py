@@ -231,7 +231,8 @@ def _continued(logits: Tensor, live: _Live, settings: SearchSettings, prefix: Te
 
 def _wide(logits: Tensor) -> Tensor:
     """Return logits `[R, V]` with impossible symbols added, so that V is a number of whole parts."""
-    more = -(logits.shape[-1] or tf.shape(logits)[1]) % _PART
+    size: Any = logits.shape[-1] or tf.shape(logits)[1]
+    more = -size % _PART
     if isinstance(more, int) and more == 0:
         return logits
     return tf.pad(logits, [[0, 0], [0, more]], constant_values=-math.inf)
@@ -347,8 +348,8 @@ def _advanced(
     sources = {True: iter(shared), False: iter(ours)}
     cache = keras.tree.pack_sequence_as(cache, [next(sources[of_row]) for of_row in of_rows])
     new = tf.reshape(places % size, [-1, 1])
-    state = [tf.gather(x, rows) for x in (live.rows, live.bounds, counts, scores)]
-    return _Live(*state, tf.concat([ids, new], 1)), cache, after
+    state: Any = [tf.gather(x, rows) for x in (live.rows, live.bounds, counts, scores)]
+    return _Live._make([*state, tf.concat([ids, new], 1)]), cache, after
 
 
 def _is_greedy(settings: SearchSettings) -> bool:

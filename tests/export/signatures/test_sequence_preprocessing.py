@@ -113,11 +113,14 @@ def test_odd_texts_have_answers(model, graphs):
     assert blank["candidate_scores"][:, 1:].max(initial=-np.inf) == -np.inf
     # Bytes that are no UTF-8 are read as U+FFFD, and all that comes out is UTF-8.
     broken = asked(serve, text=[b"\xff a \xc3", "\ufffd a \ufffd".encode()])
-    assert row_of(broken, 0) == row_of(broken, 1)
+    assert broken["text"][0] == broken["text"][1]
+    # The place of a row in a batch may round its score otherwise.
+    assert broken["score"][0] == pytest.approx(broken["score"][1], rel=1e-5)
     assert all(text.decode() is not None for text in broken["candidates"].reshape(-1))
     # A source is cut at `max_tokens`, the end symbol included.
     cut = asked(serve, text=["abc" * 40_000, ("abc" * 7)[:19]])
-    assert row_of(cut, 0) == row_of(cut, 1)
+    assert cut["text"][0] == cut["text"][1]
+    assert cut["score"][0] == pytest.approx(cut["score"][1], rel=1e-5)
 
 
 def test_blanks_are_those_of_python():
