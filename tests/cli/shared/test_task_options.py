@@ -53,7 +53,8 @@ def refused(option, task):
     """Return True if `train` refuses an option for a task before it reads its file, which is missing."""
     words = [option.opts[0]]
     if not option.is_flag:
-        words.append(option.type.choices[0] if isinstance(option.type, click.Choice) else "1")
+        least = str(getattr(option.type, "min", None) or 1)
+        words.append(option.type.choices[0] if isinstance(option.type, click.Choice) else least)
     done = CliRunner().invoke(main, ["train", "no.csv", "--output", "no/run", "--task", task, *words])
     assert done.exit_code == 1, done.output
     said = f"{option.opts[0]} is for "
