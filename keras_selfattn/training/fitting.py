@@ -228,8 +228,9 @@ class _FigureMeasured(keras.callbacks.Callback):
         self._name, self._rows = name, validation
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        model: Any = self.model
         if logs is not None:
-            logs[f"val_{self._name}"] = evaluate(self.model, self._rows).summary()[self._name]
+            logs[f"val_{self._name}"] = evaluate(model, self._rows).summary()[self._name]
 
 
 def _spread(rows: LabelledRows, most: int | None) -> LabelledRows:

@@ -108,12 +108,12 @@ class CompiledDecoding:
     def log_probabilities(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return what the function of this name does for a batch."""
         found = self._on_arrays(log_probabilities)(source, target, labels)
-        return ops.convert_to_numpy(found)
+        return np.asarray(ops.convert_to_numpy(found))
 
     def alignment(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Return what `SequenceCore.alignment` does for a batch."""
         found = self._on_arrays(type(self._core).alignment)(source, target)
-        return ops.convert_to_numpy(found)
+        return np.asarray(ops.convert_to_numpy(found))
 
     def _on_arrays(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """Return a function of the core and ids, compiled on TensorFlow."""

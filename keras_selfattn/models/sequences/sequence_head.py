@@ -162,8 +162,8 @@ class AnswerCrossentropy(keras.losses.Loss):
         # Of the labels' logits and of the mean logit: no second tensor of the size of the logits.
         of_labels: Any = ops.take_along_axis(y_pred, labels[..., None], axis=-1)[..., 0]
         size = y_pred.shape[-1]
-        share = np.where(np.arange(size) < NEVER, 0, 1 / (size - NEVER)).astype(np.float32)
-        mean: Any = ops.matmul(y_pred, ops.convert_to_tensor(share, y_pred.dtype)[:, None])[..., 0]
+        share = np.where(np.arange(size) < NEVER, 0, 1 / (size - NEVER)).astype(np.float32)[:, None]
+        mean: Any = ops.matmul(y_pred, ops.convert_to_tensor(share, y_pred.dtype))[..., 0]
         return found + self.label_smoothing * (of_labels - mean)
 
 
@@ -184,8 +184,8 @@ class SymbolAccuracy(keras.metrics.Mean):
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         chosen: Any = ops.argmax(y_pred, axis=-1)  # [B, T]
-        known = ops.cast(y_true, chosen.dtype)
-        weights = ops.cast(ops.not_equal(known, PADDING), self.dtype)
+        known: Any = ops.cast(y_true, chosen.dtype)
+        weights: Any = ops.cast(ops.not_equal(known, PADDING), self.dtype)
         if sample_weight is not None:
             weights = weights * ops.cast(aligned(sample_weight, y_pred), self.dtype)
         super().update_state(ops.reshape(ops.equal(chosen, known), [-1]), ops.reshape(weights, [-1]))
