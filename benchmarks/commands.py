@@ -299,6 +299,44 @@ def decoding(
     report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of a sentence"))
 
 
+@main.command("sequences")
+@_options
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder that holds `cmudict`; without it, the tasks that the benchmark makes alone.",
+)
+@click.option("--seeds", type=click.IntRange(1), default=1, help="How often each is trained.")
+@click.option("--epochs", type=click.IntRange(1), help="Of ours, at most; by default what the model advises.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON Lines file that keeps each training: those in it are not repeated.",
+)
+def sequences(
+    data: Path | None,
+    seeds: int,
+    epochs: int | None,
+    results: Path | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """Answers learned exactly, by kind of position: dates, numbers, reversal; and words to phonemes.
+
+    Interrupt it when you like: with --results, the same command goes on where it stopped.
+    """
+    from benchmarks.accuracy.store import Store
+    from benchmarks.sequences import learning as benchmark
+
+    check_plot(plot)
+    store = None if results is None else Store(results, benchmark.FIGURE)
+    table = benchmark.run(_settings(settings), data, seeds, epochs, store)
+    shown = {"test exact": "exact", "longer exact": "exact, longer", "test symbol errors": "symbol errors"}
+    shown |= {"seconds": "seconds", "cpu s": "CPU s", **_MEMORY}
+    report(table, shown, csv_file, plot, ("test exact", "exact answers"))
+
+
 @main.command("tuning")
 @_options
 @click.option(

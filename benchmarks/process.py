@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,20 @@ _PATHS = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONP
 CHECKOUT = {"PYTHONPATH": os.pathsep.join(_PATHS)}
 _EVERYWHERE = {**CHECKOUT, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
 _GRACE = 2.0  # seconds
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let processes that begin in the block have one thread in every library."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 class WorkerError(Exception):

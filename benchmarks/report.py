@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 _LEAST = {"cpu median ms": "cpu min ms", "wall median ms": "wall min ms"}  # shown behind it
 _PIPE = 120  # columns
-_PERCENT = {"of matmul rate", "rate", "accuracy", "as ours"}
+_PERCENT = {
+    "of matmul rate",
+    "rate",
+    "accuracy",
+    "as ours",
+    "test exact",
+    "longer exact",
+    "test symbol errors",
+}
 _TINY = {"difference", "gradient"}
 
 

@@ -5,10 +5,8 @@ A bi-encoder gives each text a vector, whose cosines are compared; a cross-encod
 
 import hashlib
 import importlib.util
-import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,7 +16,7 @@ from benchmarks.accuracy.own_process import in_own_process
 from benchmarks.accuracy.store import Key, Store, data_digest, fingerprint
 from benchmarks.peers import bi_encoders, cross_encoders
 from benchmarks.peers.measured_training import Pairs, Recipe
-from benchmarks.process import ONE_THREAD
+from benchmarks.process import one_thread
 from benchmarks.results import Result, Table
 from benchmarks.rounds import Settings
 from keras_selfattn.data.text_groups import read_groups
@@ -118,7 +116,7 @@ class _Job:
             progress(f"{label} (known)")
             return row["figures"]
         progress(label)
-        with _one_thread():
+        with one_thread():
             asked = (str(self.contest.model), self.pairs, self.seed, self._recipe())
             figures = in_own_process(KINDS[self.kind][self.name], *asked)
         if store is not None and key is not None:
@@ -165,20 +163,6 @@ def _check_losses(recipes: Mapping[str, Mapping[str, Recipe]]) -> None:
                     f"The loss of {name} (--loss, --peer-loss) as a {kind} is {' or '.join(known)}. Received "
                     f"{recipe.loss!r}: measure one kind (--kind) at a time, with its own losses."
                 )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let processes that begin in the block have one thread in every library."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
 
 
 def _digest(folder: Path, pattern: str = "*") -> str:
