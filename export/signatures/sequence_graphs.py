@@ -7,10 +7,10 @@ Axes: B (rows), b (rows of a group), S (symbols of a source), T (symbols of an a
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS
+from keras_selfattn.models.sequences.decoding import log_probabilities
 from keras_selfattn.models.sequences.symbols import BEGIN, END, PADDING
 from keras_selfattn.serving.wire.signature_names import TEXT
 
@@ -36,6 +36,16 @@ class SequenceGraphs(Graphs):
 
     _front: Any
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._searched = tf.function(
+            self._search, [tf.TensorSpec([None, None], tf.int32)], autograph=False
+        )  # traced once, for all signatures
+
+    def _search(self, source: Tensor) -> Any:
+        with self._weights.used():
+            return self._front.written(source)
+
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         found = super().signatures(requests)
         asked = Signature(self.most_asked, requests, margins=self.margins_of)
@@ -59,7 +69,7 @@ class SequenceGraphs(Graphs):
         named = self._answers.named
         empty = named(self._front.nothing())
         found = self._in_groups(
-            inputs, lambda source: [*named(self._front.written(source)).values()], [*empty.values()]
+            inputs, lambda source: [*named(self._searched(source)).values()], [*empty.values()]
         )
         return dict(zip(empty, found, strict=True))
 
@@ -82,7 +92,9 @@ class SequenceGraphs(Graphs):
 
         def part(start: Tensor, count: Tensor, found: Any) -> tuple[Any, ...]:
             end = start + step
-            scores = log_probabilities(self._front.core, source[start:end], labels[start:end])
+            some = labels[start:end]
+            scores = log_probabilities(self._front.core, source[start:end], _shifted(some), some)
+            scores = tf.where(some == PADDING, 0.0, scores)
             return end, count + 1, found.write(count, scores)
 
         found = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
@@ -102,7 +114,7 @@ class SequenceGraphs(Graphs):
         most = self._front.settings.max_new_tokens
 
         def best(source: Tensor) -> list[Tensor]:
-            found = self._front.found(source).ids[:, 0]  # [b, T]
+            found = self._searched(source).found.ids[:, 0]  # [b, T]
             return [tf.pad(found, [[0, 0], [0, most - tf.shape(found)[1]]])]
 
         (answers,) = self._in_groups(ids, best, [tf.zeros([1, most], tf.int32)])
@@ -143,9 +155,8 @@ class SequenceGraphs(Graphs):
             end = tf.minimum(rows, tf.where(together, rows, end_of_group(lengths, start)))
             end = tf.minimum(end, start + self._front.rows_at_once(lengths[start]))
             source = tf.gather(ids, order[start:end]).to_tensor(PADDING)
-            with self._weights.used():
-                parts = answers(source)
-            written = (array.write(count, part) for array, part in zip(found, parts, strict=True))
+            parts = zip(found, answers(source), strict=True)
+            written = (array.write(count, part) for array, part in parts)
             return end, count + 1, *written
 
         arrays = [tf.TensorArray(each.dtype, size=0, dynamic_size=True, infer_shape=False) for each in empty]
@@ -168,19 +179,6 @@ def _with_end(ids: Any, most: int) -> Any:
     return tf.concat([ids, ends], axis=1)[:, :most]
 
 
-def log_probabilities(core: keras.Model, source: Tensor, labels: Tensor) -> Tensor:
-    """Return the log probability of each symbol of answers after those before it, float32 `[B, T]`.
-
-    Args:
-        core: of the model.
-        source: int32 `[B, S]`, 0 is padding.
-        labels: the symbols of answers, int32 `[B, T]`, 0 is padding, which has 0.
-    """
-    logits = core([source, _shifted(labels)], training=False)  # [B, T, V]
-    chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
-    return tf.where(labels == PADDING, 0.0, -chosen)
-
-
 def _shifted(labels: Tensor) -> Tensor:
     """Return what the decoder reads for labels, int32 `[B, T]`: the begin symbol, and all but the last."""
     return tf.pad(labels, [[0, 0], [1, 0]], constant_values=BEGIN)[:, :-1]
@@ -189,17 +187,17 @@ def _shifted(labels: Tensor) -> Tensor:
 def attention_to_source(core: Any, source: Tensor, labels: Tensor) -> Tensor:
     """Return the weights of each symbol of answers for those of sources, float32 `[B, L, H, T, S]`.
 
-    Those of a symbol are the weights with which the decoder writes it.
+    Those of a symbol are the weights with which the decoder writes it; `SequenceCore.alignment` is the mean
+    of the last layer's.
 
     Args:
         core: of the model.
         source: int32 `[B, S]`, 0 is padding.
         labels: the symbols of answers, int32 `[B, T]`, 0 is padding.
     """
-    memory = core.memory(source)
     *_, weights = core.get_layer("decoder")(
         core.get_layer("positions")(core.embedding(_shifted(labels))),
-        memory,
+        core.memory(source),
         memory_mask=source != PADDING,
         training=False,
         return_weights=True,

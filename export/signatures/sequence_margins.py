@@ -70,7 +70,7 @@ class WatchedSearch:
 
     # As a core, for `decoded`: a cache holds, beside the decoder's, what tells the scores of hypotheses.
 
-    def start(self, source: Tensor, max_length: Tensor | None) -> Cache:
+    def start(self, source: Tensor, max_length: Tensor | int | None = None) -> Cache:
         """Return the cache before the first step."""
         rows = tf.range(tf.shape(source)[0])
         return {

@@ -104,8 +104,9 @@ class SequenceFront(RawFront):
     def _row_bytes(self, longest: Any) -> Any:
         """Return the most bytes that a row of so many symbols takes in a search."""
         config = self._config
-        cache = (longest + config.max_new_tokens) * config.decoder_layers * 2 * config.width * 4
-        return config.beams * (cache + self.symbols.size * _LOGITS * 4)
+        place = config.decoder_layers * 2 * config.width * 4
+        of_beam = config.max_new_tokens * place + self.symbols.size * _LOGITS * 4
+        return config.beams * of_beam + longest * place
 
     def requests(self) -> list[Request]:
         """Return requests of few rows, of 1 to 16 words: an untrained model writes up to its bound."""

@@ -88,6 +88,12 @@ def main(folder):
     export_saved_model(roberta, folder / "encoder-byte-pairs")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
+    texts = ["a good film", "bad", "two films"] * 4, ["ein guter Film", "schlecht", "zwei Filme"] * 4
+    for beams, tokens, precision in ((1, "characters", None), (4, "pieces", None), (2, "words", "bfloat16")):
+        bounds = {"max_new_tokens": 9, "beams": beams, "tokens": tokens, "min_count": 1}
+        written = models.SequenceToSequence({"width": 8, "num_layers": 1, "num_heads": 2, **bounds})
+        written.adapt(*texts)
+        export_saved_model(written, folder / f"to-text-{tokens}", precision=precision)
     model, vectorize = vectorized()
     export_saved_model(model, folder / "vectorized", preprocess=vectorize, labels=["-", "+"])
 

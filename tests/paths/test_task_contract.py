@@ -117,6 +117,13 @@ def _groups(folder: Path) -> Path:
     return _written(folder, "rows.csv", ["text,text_pair,other", *rows])
 
 
+def _answers(folder: Path) -> Path:
+    rows = [
+        f"{a}{b}{n % 3},{n % 3}{b}{a}" for n in range(_ROWS) for a, b in (("p", "q"), ("q", "p"), ("r", "s"))
+    ]
+    return _written(folder, "rows.csv", ["source,target", *rows])
+
+
 _SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
 SAMPLES = {
     "text": Sample(_text, "probabilities", {**_SMALL, "members": 1}),
@@ -139,6 +146,7 @@ SAMPLES = {
     "embedding": Sample(
         _groups, "embedding", {}, {"negatives": ("other",)}, lambda folder: write_folder(folder / "start")
     ),
+    "seq2seq": Sample(_answers, "text", {**_SMALL, "tokens": "characters", "max_new_tokens": 6, "beams": 2}),
     "forecast": Sample(_forecast, "predictions", _SMALL, {"time": "step", "context": 12, "horizon": 3}),
 }
 
@@ -213,6 +221,15 @@ def predicted(model: Any, rows: Any) -> Any:
     return model.predict(rows, verbose=0)
 
 
+def check_equal(found: Any, wanted: Any, atol: float) -> None:
+    """The numbers of a row, or its text, are those that are wanted."""
+    if isinstance(wanted, str):
+        (text,) = np.ravel(found).tolist()
+        assert (text.decode() if isinstance(text, bytes) else text) == wanted
+    else:
+        np.testing.assert_allclose(np.ravel(found), np.ravel(wanted), rtol=1e-5, atol=atol)
+
+
 @pytest.mark.slow
 def test_the_run_holds_figures_and_a_report_of_the_rows(walk):
     figures = json.loads((walk.run.path / "metrics.json").read_text())
@@ -230,7 +247,7 @@ def test_the_saved_model_answers_as_before_and_is_measured_alike(walk):
     for before, after in zip(
         predicted(walk.run.model, rows.inputs), predicted(again, rows.inputs), strict=True
     ):
-        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+        check_equal(after, before, atol=1e-6)
     assert evaluate(again, rows).summary() == pytest.approx(
         evaluate(walk.run.model, rows).summary(), rel=1e-3, abs=1e-5, nan_ok=True
     )
@@ -249,12 +266,12 @@ def test_the_server_answers_as_the_model_and_explains_it(walk):
         for row, expected in zip(rows, wanted, strict=True):
             asked = front.asked(row)
             found = client.predict(asked)[output]
-            np.testing.assert_allclose(np.ravel(found), np.ravel(expected), atol=1e-5)
+            check_equal(found, expected, atol=1e-5)
             explained = client.predict(asked, signature="explain")
             assert explained["weights"].shape[0] == len(found)
             assert np.isfinite(explained["weights"]).all()
         for found in asked_over_rest(server.rest_url, front.asked(rows[0]), output):
-            np.testing.assert_allclose(np.ravel(found), np.ravel(wanted[0]), atol=1e-5)
+            check_equal(found, wanted[0], atol=1e-5)
 
 
 def test_every_task_has_a_sample():

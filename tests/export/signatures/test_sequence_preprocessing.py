@@ -230,7 +230,7 @@ class _Table:
         self._logits = tf.constant(logits, tf.float32)
         self.embedding = type("Embedding", (), {"vocabulary_size": len(logits)})
 
-    def start(self, source, max_length):
+    def start(self, source, max_length=None):
         return {"position": tf.zeros([tf.shape(source)[0]], tf.int32)}
 
     def step(self, tokens, cache):
