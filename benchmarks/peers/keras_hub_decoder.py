@@ -25,7 +25,7 @@ def build(fields: dict[str, Any]) -> Prepared:
 def _decoder(case: DecodingCase) -> Decode:
     tf = one_thread_of_tensorflow()
     import keras
-    import keras_hub
+    import keras_hub  # pyright: ignore[reportMissingImports]
 
     model = _Model(Weights(case.weights))
     sampler = (
@@ -81,7 +81,7 @@ class _Model:
 
     def __init__(self, weights: Weights) -> None:
         import keras
-        import keras_hub
+        import keras_hub  # pyright: ignore[reportMissingImports]
 
         self._weights, ops = weights, keras.ops
         self._width = width = weights.embeddings.shape[1]

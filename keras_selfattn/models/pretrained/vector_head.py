@@ -104,7 +104,7 @@ def check_learnable(targets: Sequence[Any]) -> None:
     if SIMILARITY.is_score(targets[0]):
         if len(np.unique(np.array(targets, np.float32))) == 1:
             if len(targets) == 1:
-                raise DataError("One pair with a score is less alike than no other. Give several, which differ.")
+                raise DataError("One pair with a score is less alike than no other. Give several pairs.")
             raise DataError(
                 f"All {len(targets)} scores are {targets[0]:g} in float32, so no pair is more alike than "
                 "another. Give scores that differ, or leave them out: texts without scores belong together."
