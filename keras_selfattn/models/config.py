@@ -284,7 +284,7 @@ class SequenceConfig(EncoderConfig):
             the model gives.
         beams: candidates that decoding follows; 1 takes the most probable symbol of each step.
         length_penalty: a candidate's score is the sum of its log probabilities divided by its symbols to the
-            power of this, the end symbol included: 0 prefers short answers, 1 compares means.
+            power of this, the end symbol included, 0 to 5: 0 prefers short answers, 1 compares means.
         position: "sinusoidal" adds positions to the vectors of symbols. "rotary", "alibi", "t5" and "shaw"
             are of self-attention alone, as in the layers, and learn alignments of many symbols less well.
 
@@ -330,10 +330,17 @@ class SequenceConfig(EncoderConfig):
         check_choice("position", self.position, ("sinusoidal", "rotary", "alibi", "t5", "shaw"))
 
 
+# Of a higher power of a long answer's length float32 has no room, and all scores are 0.
+_MOST_PENALTY = 5
+
+
 def check_penalty(value: Any) -> None:
-    """Raise ConfigError if `length_penalty` is not a finite number of at least 0."""
-    if not (is_number(value) and value >= 0):
-        raise ConfigError(f"`length_penalty` must be a finite number of at least 0. Received {value!r}.")
+    """Raise ConfigError if `length_penalty` is not a finite number from 0 to 5."""
+    if not (is_number(value) and 0 <= value <= _MOST_PENALTY):
+        raise ConfigError(
+            f"`length_penalty` must be a finite number from 0 to {_MOST_PENALTY}; 1 compares means. Received "
+            f"{value!r}."
+        )
 
 
 def check_tokens(config: Any) -> None:

@@ -174,6 +174,9 @@ class RawModel(keras.Model):
         """Return the outputs for raw rows that figures are made of: what `predict` returns, if not more."""
         return self.predict(x, batch_size=batch_size, verbose=0)
 
+    def check_backend(self) -> None:
+        """Raise ConfigError if this kind of model does not answer raw rows on the backend of Keras."""
+
     def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
         """Return the names that the model gives to raw rows, as its kind defines them."""
         raise ConfigError(f"A {type(self).__name__} returns {self.returns}, and no names. Call `predict`.")

@@ -154,6 +154,7 @@ def train(
     # Refuse what cannot train: rows that the model cannot read, and options that contradict each other.
     check_plots(plots)
     model = TextClassifier() if model is None else model
+    model.check_backend()  # else the first epoch is trained before its figures are refused
     rows = as_rows(rows, "training rows", model.row_kind)
     config = config or TrainConfig(**model.advised_training(len(rows)))
     splits = read_and_split(model, rows, validation, test, config)

@@ -14,7 +14,7 @@ from keras_selfattn import training
 from keras_selfattn.cli.export import targets_for
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
-from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.models import SequenceToSequence, TextClassifier, TextConfig
 from keras_selfattn.models.batches import length_sorted as batches
 from keras_selfattn.runs.run_folder import load_run, read_metrics, task_of_run
 from keras_selfattn.training.calibration import calibrate
@@ -386,3 +386,12 @@ def test_a_training_passes_at_most_six_files_of_its_room(tmp_path):
         sys.setprofile(before)
     assert {"training.py", "fitting.py", "schedule.py"} <= passed
     assert len(passed) <= 6, passed
+
+
+def test_a_model_that_cannot_answer_on_the_backend_is_refused_before_it_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    rows, model = (["ab", "ba"] * 5, ["ba", "ab"] * 5), SequenceToSequence({"width": 8, "num_heads": 2})
+    with pytest.raises(ConfigError, match="backend of Keras is jax: set KERAS_BACKEND=tensorflow, and leave"):
+        training.train(rows, tmp_path / "run", model=model, verbose=0)
+    assert not model.built
+    assert not list(tmp_path.iterdir())

@@ -143,6 +143,7 @@ class SequenceToSequence(RawModel):
                 "learn but a copy. Check the columns (--source, --target)."
             )
         self._symbols = symbols = learn_symbols(self.config, [*rows.inputs, *answers])
+        self._settings(None, None, None)  # more beams than symbols, before anything is trained
         warn_of_cut(symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
         self._warn_of_cut_answers(answers)
 
@@ -250,17 +251,21 @@ class SequenceToSequence(RawModel):
     def measured_outputs(self, x: Any, batch_size: int | None = None) -> list[Answer]:
         return self.generate(x, batch_size)
 
+    def check_backend(self) -> None:
+        if keras.backend.backend() != "tensorflow":
+            raise ConfigError(
+                "Answers are searched for by TensorFlow operations. The backend of Keras is "
+                f"{keras.backend.backend()}: set KERAS_BACKEND=tensorflow, and leave out --processes, which "
+                "trains on JAX. A model that `fit` trained and `save` wrote here gives answers there, too."
+            )
+
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the texts themselves, as the answers of who copies them."""
         return {"copying": np.array(self.read_inputs(x), object)}
 
     def _checked(self, texts: Any) -> list[str]:
         self._check_adapted()
-        if keras.backend.backend() != "tensorflow":
-            raise ConfigError(
-                "Answers are searched for by TensorFlow operations. The backend of Keras is "
-                f"{keras.backend.backend()}: load the saved model where KERAS_BACKEND is tensorflow."
-            )
+        self.check_backend()
         return self.read_inputs(self.given_rows(texts))
 
     def _settings(

@@ -147,10 +147,12 @@ class Admission:
             InvalidArgumentError: at the bounds of the model they take more bytes than one request may.
         """
         if rows * row_bytes > self._most_search:
+            few = self._most_search // row_bytes
+            advice = "Not one row of this model fits: raise the bound, or serve fewer beams or max_new_tokens"
             raise InvalidArgumentError(
                 f"the answers to a request may take at most {self._most_search} bytes of candidates "
-                f"(max_request_search_bytes); those to {rows} rows may take {rows * row_bytes}. Send "
-                f"{max(1, self._most_search // row_bytes)} or fewer at a time"
+                f"(max_request_search_bytes); those to {rows} rows may take {rows * row_bytes}. "
+                + (f"Send {few} or fewer at a time" if few else advice)
             )
 
     def _grow(self, size: int, becomes: int) -> None:

@@ -95,6 +95,7 @@ def test_the_bound_cuts_answers_and_says_so(model):
         ({"beams": 5}, "`beams` must be .* Received 5"),
         ({"max_new_tokens": 10}, "`max_new_tokens` must be an integer from 1 to 9"),
         ({"length_penalty": float("nan")}, "`length_penalty` must be a finite number"),
+        ({"length_penalty": 50}, "`length_penalty` must be .* from 0 to 5; .* Received 50"),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(model, settings, told):
@@ -116,6 +117,13 @@ def test_settings_out_of_range_are_refused_by_name(model, settings, told):
 def test_configs_out_of_range_are_refused_by_name(settings, told):
     with pytest.raises(ConfigError, match=told):
         models.SequenceConfig(**settings)
+
+
+def test_more_beams_than_symbols_are_refused_before_training():
+    model = models.SequenceToSequence({**SMALL, "beams": 5})
+    with pytest.raises(ConfigError, match="`beams` must be an integer from 1 to 4.* Received 5"):
+        model.adapt(SOURCES, TARGETS)
+    assert not model.built
 
 
 def test_attention_of_an_answer_has_a_row_for_each_symbol_and_the_end(model):

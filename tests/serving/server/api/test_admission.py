@@ -322,3 +322,10 @@ def test_more_texts_than_one_request_may_have_written_are_refused_before_they_ru
 @pytest.mark.parametrize("found", [None, 7, {}, {"row_bytes": "1"}, {"row_bytes": -1}, {"row_bytes": True}])
 def test_a_card_of_another_shape_bounds_no_search(found):
     assert _row_bytes({"decoding": found}) == _row_bytes(None) == 0
+
+
+def test_a_model_of_which_no_row_fits_says_so():
+    door = Admission(ServerConfig("it", "models/it", max_request_search_bytes=2**20))
+    with pytest.raises(errors.InvalidArgumentError, match="Not one row of this model fits: raise the bound"):
+        door.check_search(1, 2**20 + 1)
+    door.check_search(1, 2**20)
