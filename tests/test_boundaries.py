@@ -312,6 +312,7 @@ def test_nothing_imports_the_estimators():
                 "tokens",
                 "pretrained",
                 "pretrained_folders",
+                "sequences",
                 "subwords",
                 "batches",
                 "heads",
