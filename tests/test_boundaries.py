@@ -308,11 +308,11 @@ def test_nothing_imports_the_estimators():
             [
                 "images",
                 "series",
+                "sequences",
                 "text",
                 "tokens",
                 "pretrained",
                 "pretrained_folders",
-                "sequences",
                 "subwords",
                 "batches",
                 "heads",

@@ -22,7 +22,9 @@ from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.user_warnings import warn_user
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
-_PREDICT_BATCH = 256
+_PREDICT_BATCH = 64
+# Of which an example is chosen.
+_FIRST = 256
 # Labels in a message, and places for each.
 _SHOWN = 5
 
@@ -60,7 +62,7 @@ class Evaluation:
         Of labels at each position it has one that is not outside, if any such row does; the check of an
         export asks it. If no prediction is right, it is the first short row; if none is short, None.
         """
-        first = self.rows.take(range(min(_PREDICT_BATCH, len(self.rows))))
+        first = self.rows.take(range(min(_FIRST, len(self.rows))))
         wrong = {line[0] for line in mistakes_of(self.head, first, self.outputs[: len(first)]).rows}
         short = [row for row, given in enumerate(first.inputs) if first.kind.is_short(given)]
         right = [row for row in short if first.place(row) not in wrong]
