@@ -36,6 +36,7 @@ class State:
         errors_bytes: bytes of the file of errors.
         rows: rows with answers, of all parts.
         failed: rows without.
+        cut: written texts that the model's bound cut, of all parts.
         read: True if the part is read to its end.
     """
 
@@ -47,6 +48,7 @@ class State:
     rows: int = 0
     failed: int = 0
     read: bool = False
+    cut: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -133,7 +135,9 @@ class DraftWriter:
         self._rows.write(rows)
         self._errors.write(errors)
 
-    def commit(self, place: list[int] | None, *, rows: int, failed: int, read: bool = False) -> None:
+    def commit(
+        self, place: list[int] | None, *, rows: int, failed: int, read: bool = False, cut: int = 0
+    ) -> None:
         """Count all that was appended, up to a place of the input, once it is on the disk."""
         for file in (self._rows, self._errors):
             file.flush()
@@ -143,6 +147,7 @@ class DraftWriter:
         state.rows_bytes, state.errors_bytes = self._rows.tell(), self._errors.tell()
         state.rows += rows
         state.failed += failed
+        state.cut += cut
         self._journal.save()
 
 

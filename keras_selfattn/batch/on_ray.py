@@ -82,6 +82,7 @@ class RayEngine:
                     int(row["failed"]),
                     json.loads(row["place"]),
                     int(row["done"]),
+                    int(row["cut"]),
                 )
                 self._next = next(self._answers, None)
 
@@ -142,6 +143,7 @@ class _Answerer:
             sum(each.failed for each in found),
             found[-1].place,
             found[-1].done,
+            sum(each.cut for each in found),
         )
 
 

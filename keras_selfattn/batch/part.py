@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.asking.answer_values import answer_columns
+from keras_selfattn.asking.answer_values import answer_columns, writes_texts
 from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, is_text
 from keras_selfattn.asking.raw_texts import (
     OFFSETS,
@@ -26,7 +26,7 @@ from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, 
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
-from keras_selfattn.serving.wire.signature_names import LABEL
+from keras_selfattn.serving.wire.signature_names import ENDED, LABEL, TEXT
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class Answered:
         failed: rows without.
         place: the place after the window.
         done: bytes, or rows of Parquet, before that place.
+        cut: written texts that the model's bound of pieces cut, of the rows with answers.
     """
 
     rows: bytes
@@ -103,6 +104,7 @@ class Answered:
     failed: int
     place: list[int]
     done: int
+    cut: int = 0
 
 
 class PendingWindow:
@@ -122,6 +124,9 @@ class PendingWindow:
         self._kept, inputs = self._read(model.signature)
         self._inputs = inputs
         outputs = asked_outputs(list(part.outputs)) if self._of_spans else list(part.outputs)
+        self._of_texts = writes_texts(model.signature) and TEXT in outputs
+        if self._of_texts and ENDED not in outputs:  # so that texts that are not whole are told
+            outputs = [*outputs, ENDED]
         self._answers = PendingAnswers(model, inputs, outputs, part.batch_size, executor)
 
     def result(self, writer: RowWriter) -> Answered:
@@ -136,12 +141,16 @@ class PendingWindow:
         if self._of_spans and kept:
             window, kept, columns = self._with_spans(window, kept, good, found)
         else:
-            columns = {part.outputs[name]: values for name, values in found.items()}
+            columns = {column: found[name] for name, column in part.outputs.items() if name in found}
         rows, unwritten = writer.encoded(window, kept, columns) if kept else (b"", {})
         for row, reason in unwritten.items():
             self._problems[window.lines[row]] = reason
         count = len(kept) - len(unwritten)
-        return Answered(rows, self._errors(), count, len(self._problems), window.end, window.done)
+        cut = 0
+        if self._of_texts and kept:
+            ended = zip(kept, found[ENDED], strict=True)
+            cut = sum(not whole for row, whole in ended if row not in unwritten)
+        return Answered(rows, self._errors(), count, len(self._problems), window.end, window.done, cut)
 
     def _with_spans(
         self, window: Window, kept: list[int], good: list[int], found: Mapping[str, list[Any]]

@@ -57,11 +57,13 @@ class RunProgress:
         rows: rows with answers, of earlier runs too.
         failed: rows without.
         share: of the input that is done, from 0 to 1.
+        cut: written texts that the model's bound of pieces cut, of earlier runs too.
     """
 
     rows: int
     failed: int
     share: float
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def predict_files(
     identity = files.identity()
     whole = {"input": identity, **made_of}
     if (state := published(files.output, whole)) is not None:
-        return RunProgress(state.rows, state.failed, 1.0)
+        return RunProgress(state.rows, state.failed, 1.0, state.cut)
     files.check()
     with open_journal(files.output, whole, overwrite=files.overwrite) as journal:
         parts = files.parts()
@@ -177,7 +179,8 @@ def predict_files(
         if files.identity() != identity:
             raise DataError(f"{files.source} was changed while it was read. Begin anew with --overwrite.")
         journal.publish(overwrite=files.overwrite, whole_folder=files.source.is_dir())
-        return RunProgress(journal.state.rows, journal.state.failed, 1.0)
+        state = journal.state
+        return RunProgress(state.rows, state.failed, 1.0, state.cut)
 
 
 def _answer_parts(
@@ -215,7 +218,7 @@ def _answer_part(part: Part, journal: Journal, engine: Engine, progress: Callabl
         with contextlib.closing(engine.answered(part, place)) as windows:
             for window in windows:
                 draft.append(window.rows, window.errors)
-                draft.commit(window.place, rows=window.count, failed=window.failed)
+                draft.commit(window.place, rows=window.count, failed=window.failed, cut=window.cut)
                 progress(window.done / total)
         draft.commit(journal.state.place, rows=0, failed=0, read=True)
 

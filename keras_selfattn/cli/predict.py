@@ -22,6 +22,7 @@ from keras_selfattn.asking.commands import (
 )
 from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.asking.input_cells import NamedColumns
+from keras_selfattn.asking.query import CutTexts
 from keras_selfattn.asking.raw_texts import OFFSETS, SignatureChoice, check_offsets, choice_for
 from keras_selfattn.batch.journal import errors_of, partial_of, unfinished, writing
 from keras_selfattn.batch.row_files import open_rows
@@ -125,6 +126,8 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     console.print(
         f"Wrote {done.rows:,} rows to {output}, in {seconds:,.0f} s.", soft_wrap=True, highlight=False
     )
+    if done.cut:
+        click.echo(CutTexts(done.cut).warning, err=True)
     if done.failed:
         rows = "1 row has" if done.failed == 1 else f"{done.failed:,} rows have"
         click.echo(f"{rows} no answer: {errors_of(output)} says why.", err=True)

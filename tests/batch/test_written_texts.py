@@ -19,11 +19,12 @@ WRITTEN = ["cba", "98765432", ""]
 ENDED = [True, False, True]
 
 
-def asked(predict, backwards, tmp_path, ending):
+def asked(predict, backwards, tmp_path, ending, *options):
     source, output = tmp_path / "rows.csv", tmp_path / f"answers{ending}"
     pd.DataFrame({"id": [1, 2, 3], "text": TEXTS}).to_csv(source, index=False)
-    done = predict(source, output, of=backwards)
+    done = predict(source, output, *options, of=backwards)
     assert done.exit_code == 0, done.output
+    assert "1 text was cut: the model's bound of pieces came before the end" in done.stderr
     return output
 
 
@@ -45,3 +46,8 @@ def test_parquet_has_a_column_of_flags(predict, backwards, tmp_path):
     assert table.schema.field("ended").type == pa.bool_()
     assert table["ended"].to_pylist() == ENDED
     assert table["predicted_text"].to_pylist() == WRITTEN
+
+
+def test_a_cut_text_is_told_where_its_flag_is_not_written(predict, backwards, tmp_path):
+    answers = pd.read_csv(asked(predict, backwards, tmp_path, ".csv", "--outputs", "text"))
+    assert list(answers) == ["id", "text", "predicted_text"]
