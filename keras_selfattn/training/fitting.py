@@ -142,7 +142,7 @@ def fit_with_validation(
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
         most = None if figure is None else head_metrics(head).rows_of_epoch
-        measured = [] if figure is None else [_FigureMeasured(figure, _spread(validation, most))]
+        measured = [] if figure is None else [_FigureMeasured(figure, _spread(validation, most), config)]
         stopping = _early_stopping(monitored, config) if choose_epoch else None
         settings: dict[str, Any] = {"validation_data": validation_data, "verbose": verbose}
         settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
@@ -223,13 +223,14 @@ def _mode(monitored: str) -> Literal["min", "max"]:
 class _FigureMeasured(keras.callbacks.Callback):
     """Put a figure of the answers to validation rows into the logs of each epoch."""
 
-    def __init__(self, name: str, validation: LabelledRows) -> None:
+    def __init__(self, name: str, validation: LabelledRows, config: TrainConfig) -> None:
         super().__init__()
-        self._name, self._rows = name, validation
+        self._name, self._rows, self._config = name, validation, config
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         model: Any = self.model
         if logs is not None:
+            check_finite([logs["loss"], logs["val_loss"]], self._config)  # of NaN no answer can be searched
             logs[f"val_{self._name}"] = evaluate(model, self._rows).summary()[self._name]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from keras_selfattn import training
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, TrainingError
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs.run_folder import load_run, read_metrics
 from keras_selfattn.training import fitting
@@ -223,3 +223,10 @@ def test_a_figure_of_an_epoch_is_of_rows_from_all_over_a_file():
         "min",
         "max",
     ]
+
+
+def test_a_loss_that_is_no_number_is_told_before_answers_are_searched_for():
+    measured = fitting._FigureMeasured("character_error_rate", ROWS, training.TrainConfig(learning_rate=7.0))
+    for logs in ({"loss": np.nan, "val_loss": 1.0}, {"loss": 1.0, "val_loss": np.inf}):
+        with pytest.raises(TrainingError, match="NaN or infinite. Lower the learning rate; it was 7"):
+            measured.on_epoch_end(0, logs)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import keras
 import numpy as np
 
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.length_sorted import checked_size, padded
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.shapes import lengths_allowed
@@ -24,7 +24,7 @@ from keras_selfattn.models.sequences.search import SearchSettings
 from keras_selfattn.models.sequences.sequence_batches import SequenceBatches
 from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
-from keras_selfattn.models.sequences.symbols import PADDING, Symbols, learn_symbols, symbols_of
+from keras_selfattn.models.sequences.symbols import END, PADDING, Symbols, learn_symbols, symbols_of
 from keras_selfattn.models.sequences.text_answer import EMPTY, Answer, AnswerExplanation
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.user_warnings import warn_user
@@ -33,6 +33,8 @@ Tensor = Any
 
 # Sources that are decoded together where nobody says how many.
 _TOGETHER = 64
+# Answers that are read at once, until a known symbol is found.
+_PART = 1024
 # The most passes over at most so many rows, and over more.
 _EPOCHS, _LEAST_EPOCHS = ((3_000, 100), (50_000, 30)), 15
 
@@ -144,8 +146,20 @@ class SequenceToSequence(RawModel):
             )
         self._symbols = symbols = learn_symbols(self.config, [*rows.inputs, *answers])
         self._settings(None, None, None)  # more beams than symbols, before anything is trained
+        self._check_known(answers)
         warn_of_cut(symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
         self._warn_of_cut_answers(answers)
+
+    def _check_known(self, answers: Sequence[str]) -> None:
+        """Raise DataError if all symbols of all answers are unknown: their ends alone would be learned."""
+        parts = (answers[start : start + _PART] for start in range(0, len(answers), _PART))
+        rows = (self.symbols.answers(part, self.config.max_new_tokens)[0] for part in parts)
+        if not any((row > END).any() for part in rows for row in part):
+            raise DataError(
+                f"None of the {self.config.tokens} of the {len(answers)} answers is frequent enough to be "
+                f"learned: min_count={self.config.min_count}, vocabulary_size={self.config.vocabulary_size}. "
+                'Set `min_count` to 1, or `tokens` to "pieces".'
+            )
 
     def _build_core(self, head: Any) -> SequenceCore:
         head.symbols, head.max_new_tokens = self.symbols, self.config.max_new_tokens
@@ -367,7 +381,7 @@ class SequenceToSequence(RawModel):
         rows = self._with_main_answers(sources, self.predict(sources) if own else targets)
         if not own:
             self._warn_of_cut_answers([each[0] for each in rows.targets])
-        names, found = np.array(self.symbols.names), []
+        names, found = np.array(self.symbols.names, object), []  # NumPy's own strings drop a last NUL
         read = self._features(rows.inputs)
         written = self.symbols.answers([each[0] for each in rows.targets], self.config.max_new_tokens)[0]
         for source, target in zip(read, written, strict=True):

@@ -134,6 +134,11 @@ def test_attention_of_an_answer_has_a_row_for_each_symbol_and_the_end(model):
     assert len(model.explain(["bca"])[0].target) >= 1
 
 
+def test_an_explanation_names_every_symbol():
+    (found,) = learned(["a\0"] * 2, ["\0"] * 2).explain(["a\0"], ["\0"])
+    assert (found.source[:2], found.target[:1]) == (("a", "\0"), ("\0",))
+
+
 def test_a_model_that_knows_nothing_yet_says_so():
     model = models.SequenceToSequence(SMALL)
     for ask in (model.predict, model.generate, model.explain):
@@ -147,6 +152,13 @@ def test_what_gives_no_answers_says_what_does(model, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(ConfigError, match="The backend of Keras is jax"):
         model.generate(["ab"])
+
+
+def test_answers_of_rare_symbols_alone_are_refused():
+    model = models.SequenceToSequence({**SMALL, "tokens": "words", "min_count": 2})
+    with pytest.raises(DataError, match="None of the words of the 3 answers is frequent enough.*min_count=2"):
+        model.adapt(["one of", "two of", "three of"], ["un", "deux", "trois"])
+    assert not model.built
 
 
 def test_sources_that_are_all_their_answers_are_told():
