@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_selfattn.errors import TrainingError
 from keras_selfattn.layers.decoding.cache import GROWING, OF_MEMORY
 from keras_selfattn.models.config import SequenceConfig
 from keras_selfattn.models.sequences.search import Found, SearchSettings, search
@@ -138,8 +139,17 @@ class CompiledDecoding:
 
 
 def answers_of(found: Candidates, symbols: Symbols, length_penalty: float) -> list[Answer]:
-    """Return the answers that candidates are."""
+    """Return the answers that candidates are.
+
+    Raises:
+        TrainingError: if a row has no candidate: the outputs of the model are NaN.
+    """
     rows, count, longest = found.ids.shape
+    if lost := int((~(found.scores[:, 0] > -np.inf)).sum()):
+        raise TrainingError(
+            f"The outputs of the model are NaN for {lost} of {rows} texts, so they have no answer. Train it "
+            "again with a lower learning rate, or, in half precision, in float32."
+        )
     texts = symbols.texts(found.ids.reshape(rows * count, longest))
     means = found.scores[:, 0] * _lengths(found.ids[:, 0]) ** (length_penalty - 1.0)
     answers = []

@@ -258,6 +258,7 @@ class SequenceToSequence(RawModel):
         Raises:
             DataError: before training, or for values that are no texts.
             ConfigError: for a setting out of range, and on another backend than TensorFlow.
+            TrainingError: if the outputs of the model are NaN.
         """
         settings = self._settings(beams, max_new_tokens, length_penalty)
         return list(self._answers(self._checked(texts), batch_size, settings))

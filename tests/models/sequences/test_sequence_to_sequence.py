@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_selfattn import models
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import ConfigError, DataError, TrainingError
 
 SMALL = {"width": 16, "num_layers": 1, "decoder_layers": 1, "num_heads": 2, "tokens": "characters"}
 SOURCES = ["ab", "bca", "c", "abcabc", "ba", "cc", "bab", "acb"]
@@ -159,6 +159,15 @@ def test_answers_of_rare_symbols_alone_are_refused():
     with pytest.raises(DataError, match="None of the words of the 3 answers is frequent enough.*min_count=2"):
         model.adapt(["one of", "two of", "three of"], ["un", "deux", "trois"])
     assert not model.built
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_model_of_nan_has_no_answers_and_says_so(beams):
+    model = learned()
+    for weight in model.core.weights:
+        weight.assign(np.full(weight.shape, np.nan))
+    with pytest.raises(TrainingError, match="NaN for 2 of 2 texts.* a lower learning rate"):
+        model.generate(["ab", "c"], beams=beams)
 
 
 def test_sources_that_are_all_their_answers_are_told():
