@@ -70,7 +70,9 @@ _PANELS = {
     ),
     **panels_of_tasks(),
     "Model, of all tasks": encoder_options(
-        "128; of series 64", "2; of texts 1", "0.1; of texts without a pretrained encoder 0.2"
+        "128; of series 64; of seq2seq 256",
+        "2; of texts 1; of seq2seq 3, as always in its decoder",
+        "0.1; of texts without a pretrained encoder 0.2",
     ),
     "Training, of all tasks": (
         Option(
@@ -85,7 +87,7 @@ _PANELS = {
             type=click.FloatRange(0, min_open=True),
             metavar="RATE",
             help="Highest learning rate of the schedule.",
-            without="0.002; of tagged tokens 0.001; of a pretrained encoder 0.0002",
+            without="0.002; of tagged tokens and seq2seq 0.001; of a pretrained encoder 0.0002",
         ),
         Option(
             "--balanced",
@@ -99,7 +101,7 @@ _PANELS = {
             type=click.FloatRange(0, 1, max_open=True),
             metavar="SHARE",
             help="Share of each label that is spread over all classes. For tasks with labels.",
-            without="0; of images, and texts without a pretrained encoder, 0.1",
+            without="0; of images, seq2seq, and texts without a pretrained encoder, 0.1",
         ),
         Option(
             "--refit/--no-refit",
