@@ -273,6 +273,7 @@ def test_every_command_a_page_shows_exists_with_its_options(page):
     for command, rest in shown:
         found = main.get_command(None, command)
         commands = [found, *getattr(found, "commands", {}).values()]
-        known = {option for each in commands for parameter in each.params for option in parameter.opts}
+        parameters = [parameter for each in commands for parameter in each.params]
+        known = {flag for each in parameters for flag in (*each.opts, *each.secondary_opts)}
         unknown = set(re.findall(r"--[a-z_-]+", rest)) - known - {"--help"}
         assert unknown == set(), command
