@@ -26,6 +26,16 @@ def whole(journal, content=b"rows"):
     journal.end_part("rows.csv", finish)
 
 
+def test_texts_that_a_bound_cut_are_counted_over_the_runs_of_an_output(tmp_path):
+    output = tmp_path / "out.csv"
+    for place, cut in ((1, 2), (2, 3)):
+        with open_journal(output, MADE_OF, overwrite=False) as journal, journal.writing() as draft:
+            draft.append(b"rows", b"")
+            draft.commit([place], rows=1, failed=0, cut=cut)
+    with open_journal(output, MADE_OF, overwrite=False) as journal:
+        assert (journal.state.rows, journal.state.cut) == (2, 5)
+
+
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_file_that_a_kill_left_half_made_is_no_part_of_the_output(tmp_path, folder):
     output = tmp_path / "out"
