@@ -105,10 +105,15 @@ class WatchedSearch:
         """Record the best continuations of live rows `[n]`: scores `[n, k]`, and which end their answers."""
         for row, scores, ending in zip(rows, best, ends, strict=True):
             self._gaps[row] = min(self._gaps[row], *_gaps(scores, ending, self._settings.beams), 1.0)
-            done = scores[: self._settings.beams][ending[: self._settings.beams]].tolist()
+            scores = scores / float(length) ** self._settings.length_penalty
+            self._candidates[row] += scores[: self._settings.beams][ending[: self._settings.beams]].tolist()
+            going = scores[~ending][: self._settings.beams].tolist()
+            # A row leaves when its worst ended candidate is better than all hypotheses.
+            ended = sorted(self._candidates[row])[-self._settings.beams :]
+            if self._settings.beams > 1 and len(ended) == self._settings.beams and going:
+                self._gaps[row] = min(self._gaps[row], abs(_distance(going[0], ended[0])))
             if length == self._settings.max_new_tokens:
-                done += scores[~ending][: self._settings.beams].tolist()
-            self._candidates[row] += [each / float(length) ** self._settings.length_penalty for each in done]
+                self._candidates[row] += going
         return np.int32(0)
 
 

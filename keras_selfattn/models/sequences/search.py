@@ -94,14 +94,14 @@ class _Live(NamedTuple):
 
     rows: int32 `[n]`, places in the batch.
     bounds: int32 `[n]`, the most symbols of their answers.
-    counts: int32 `[n]`, how many of their answers have ended.
+    best: float32 `[n, N]`, scores of their best ended answers, best first; -infinity where there are fewer.
     scores: float32 `[n, W]`, sums of log probabilities.
     ids: int32 `[R, steps + 1]`, the begin symbol first.
     """
 
     rows: Tensor
     bounds: Tensor
-    counts: Tensor
+    best: Tensor
     scores: Tensor
     ids: Tensor
 
@@ -137,8 +137,9 @@ def search(
 
     Each step takes the 2 `beams` best continuations of a row's hypotheses, over all of them. Of the first
     `beams`, those that end are candidates; the `beams` best of the others go on. A row leaves when `beams`
-    candidates have ended; at the bound, its hypotheses are candidates that have not ended. With one beam this
-    is greedy search.
+    candidates have ended and no hypothesis has a better score than the worst of these: short answers, which
+    end first, are not the only ones. At the bound, hypotheses are candidates that have not ended. With one
+    beam this is greedy search.
 
     Args:
         step: of int32 tokens `[R]` and a cache, returns logits `[R, V]` and the next cache.
@@ -200,7 +201,7 @@ def _first(batch: Tensor | int, settings: SearchSettings) -> _Live:
     return _Live(
         rows,
         tf.broadcast_to(bounds, [batch]),
-        tf.zeros_like(rows),
+        tf.fill([batch, settings.beams], -math.inf),
         scores,
         tf.fill([batch, 1], settings.begin),
     )
@@ -319,10 +320,10 @@ def _advanced(
 ) -> tuple[_Live, Cache, _Answers]:
     """Return live rows, cache and answers after the continuations that a step chose."""
     size, width, length = chosen.size, tf.shape(live.scores)[1], tf.shape(live.ids)[1]
-    counts = live.counts + tf.reduce_sum(tf.cast(chosen.ending, tf.int32), 1)
-    enough, bound = counts >= settings.beams, length >= live.bounds  # [n]
-    done = enough | bound
-    leaving = chosen.ending | (chosen.going & (bound & ~enough)[:, None])
+    best, surpassed = _best_ended(chosen, live, settings)
+    bound = length >= live.bounds  # [n]
+    done = surpassed | bound
+    leaving = chosen.ending | (chosen.going & bound[:, None])
     any_done = tf.reduce_any(done)
 
     def with_leaving() -> _Answers:
@@ -348,8 +349,24 @@ def _advanced(
     sources = {True: iter(shared), False: iter(ours)}
     cache = keras.tree.pack_sequence_as(cache, [next(sources[of_row]) for of_row in of_rows])
     new = tf.reshape(places % size, [-1, 1])
-    state: Any = [tf.gather(x, rows) for x in (live.rows, live.bounds, counts, scores)]
+    state: Any = [tf.gather(x, rows) for x in (live.rows, live.bounds, best, scores)]
     return _Live._make([*state, tf.concat([ids, new], 1)]), cache, after
+
+
+def _best_ended(chosen: _Chosen, live: _Live, settings: SearchSettings) -> tuple[Tensor, Tensor]:
+    """Return scores of the best ended answers, `[n, N]`, and whether no other is better, bool `[n]`."""
+    if _is_greedy(settings):
+        return live.best, chosen.ending[:, 0]
+    scores = chosen.scores / _power(live, settings)
+    ended = tf.where(chosen.ending, scores, -math.inf)
+    best = tf.math.top_k(tf.concat([live.best, ended], 1), settings.beams)[0]
+    going = tf.reduce_max(tf.where(chosen.going, scores, -math.inf), 1)
+    return best, best[:, -1] >= going
+
+
+def _power(live: _Live, settings: SearchSettings) -> Tensor:
+    """Return the number by which scores of a step are divided, float32."""
+    return tf.cast(tf.shape(live.ids)[1], tf.float32) ** settings.length_penalty
 
 
 def _is_greedy(settings: SearchSettings) -> bool:
@@ -386,7 +403,7 @@ def _with_answers(
     width, length = tf.shape(live.scores)[1], tf.shape(live.ids)[1]
     before = tf.gather(live.ids, rows * width + places // chosen.size)[:, 1:]  # [E, L - 1]
     ids = tf.concat([before, places[:, None] % chosen.size], 1)
-    scores = tf.gather_nd(chosen.scores, found) / tf.cast(length, tf.float32) ** settings.length_penalty
+    scores = tf.gather_nd(chosen.scores, found) / _power(live, settings)
     new = tf.gather(live.rows, rows), scores, tf.fill(tf.shape(rows), length), tf.reshape(ids, [-1])
     return _Answers(*(tf.concat(pair, 0) for pair in zip(answers, new, strict=True)))
 

@@ -88,7 +88,6 @@ def reference(logits, key, bound, beams, penalty, forbidden=(0, 1, 2), prefix=()
 
     live, candidates, rows = [((), np.float32(0), 0)], [], 0
     powers = [float(tf.cast(length, tf.float32) ** penalty) for length in range(1, bound + 1)]
-    ended = 0
     for length in range(1, bound + 1):
         rows += 1 if length == 1 else beams
         forced = prefix[length - 1] if length <= len(prefix) else 0
@@ -105,11 +104,11 @@ def reference(logits, key, bound, beams, penalty, forbidden=(0, 1, 2), prefix=()
         live = [(ids, -total, state) for total, ids, state in found if ids[-1] != END][:beams]
         score = np.float32(powers[length - 1])
         candidates += [(total / score, ids, True) for total, ids, _ in over]
-        ended += len(over)
-        if ended >= beams:
-            break
+        ended = sorted(-each[0] for each in candidates)[-beams:]
         if length == bound:
             candidates += [(-total / score, ids, False) for ids, total, _ in live]
+        elif not live or (len(ended) == beams and ended[0] >= max(total for _, total, _ in live) / score):
+            break
     return [(ids, -total, done) for total, ids, done in sorted(candidates, key=order)[:beams]], rows
 
 
@@ -143,7 +142,7 @@ def by_graph(logits, settings):
 @pytest.mark.parametrize("ties", [True, False], ids=["ties", "no ties"])
 @pytest.mark.parametrize(
     ("beams", "penalty", "bound"),
-    [(1, 1.0, 12), (1, 0.0, 3), (2, 1.0, 9), (3, 0.0, 1), (4, 0.6, 8), (5, 2.0, 7)],
+    [(1, 1.0, 12), (1, 0.0, 3), (2, 1.0, 9), (3, 0.0, 1), (4, 0.6, 8), (5, 0.8, 9)],
 )
 def test_candidates_are_those_of_a_loop_alone_and_in_any_batch(beams, penalty, bound, ties):
     logits = table(beams, ties)
@@ -157,6 +156,17 @@ def test_candidates_are_those_of_a_loop_alone_and_in_any_batch(beams, penalty, b
         assert candidates_of(run(part)) == [wanted[key] for key in part]
     lengths = {len(candidates[0][0]) for candidates in wanted.values()}
     assert len(lengths) > 1 or bound == 1, "rows of one length prove little"
+
+
+def test_answers_that_end_first_do_not_keep_out_a_better_one_that_is_longer():
+    # The end, which is not likely, is the second of two beams at each step until 4 and 5 are there.
+    after = {BEGIN: {4: 0.9, END: 0.1}, 4: {5: 0.9, END: 0.1}, 5: {END: 0.9, 4: 0.1}}
+    rows = [[after.get(last, {}).get(symbol, 0) for symbol in range(6)] for last in range(6)]
+    logits = tf.constant(np.log(np.maximum(rows, 1e-30)), tf.float32)
+    found = search(lambda tokens, cache: (tf.gather(logits, tokens), cache), {}, 1, SearchSettings(9, 2))
+    assert found.ids.numpy().tolist() == [[[4, 5, END, 0, 0], [4, 5, 4, 5, END]]]
+    wanted = [np.log(0.9), (4 * np.log(0.9) + np.log(0.1)) / 5]  # of [4, END], which ended before, -1.2
+    np.testing.assert_allclose(found.scores, [wanted], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("beams", "penalty"), [(1, 1.0), (4, 0.6)])
