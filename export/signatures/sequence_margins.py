@@ -103,17 +103,18 @@ class WatchedSearch:
 
     def _watch(self, rows: np.ndarray, length: np.int32, best: np.ndarray, ends: np.ndarray) -> np.int32:
         """Record the best continuations of live rows `[n]`: scores `[n, k]`, and which end their answers."""
-        for row, scores, ending in zip(rows, best, ends, strict=True):
-            self._gaps[row] = min(self._gaps[row], *_gaps(scores, ending, self._settings.beams), 1.0)
-            scores = scores / float(length) ** self._settings.length_penalty
-            self._candidates[row] += scores[: self._settings.beams][ending[: self._settings.beams]].tolist()
-            going = scores[~ending][: self._settings.beams].tolist()
-            # A row leaves when its worst ended candidate is better than all hypotheses.
-            ended = sorted(self._candidates[row])[-self._settings.beams :]
-            if self._settings.beams > 1 and len(ended) == self._settings.beams and going:
-                self._gaps[row] = min(self._gaps[row], abs(_distance(going[0], ended[0])))
+        beams = self._settings.beams
+        for row, found, ending in zip(rows, best, ends, strict=True):
+            gaps, known = _gaps(found, ending, beams), self._candidates[row]
+            scores = found / float(length) ** self._settings.length_penalty
+            known += scores[:beams][ending[:beams]].tolist()
+            going = scores[~ending][:beams].tolist()
+            # With beams, a row leaves when its worst ended candidate is better than all hypotheses.
+            if beams > 1 and len(known) >= beams and going:
+                gaps.append(abs(_distance(going[0], sorted(known)[-beams])))
             if length == self._settings.max_new_tokens:
-                self._candidates[row] += going
+                known += going
+            self._gaps[row] = min(self._gaps[row], *gaps, 1.0)
         return np.int32(0)
 
 
