@@ -89,6 +89,10 @@ def export_portable(
     """
     _check_format(format)
     check_model(model)
+    if isinstance(model, RawModel):  # before a package is asked for that would not help
+        raw_front(model).check_portable()
+    if _CONVERTERS[format]:
+        require("onnx", f'`format="{format}"`', *_CONVERTERS[format])
     check_place(base_path, version, keep, format)
     model = _in_full(model, precision)
     stage = progress or (lambda _: None)
@@ -147,8 +151,6 @@ def _check_format(format: str) -> None:  # noqa: A002
             f"`format` must be one of {', '.join(PORTABLE)}. Received {format!r}. A SavedModel is written by "
             "`export_saved_model`."
         )
-    if _CONVERTERS[format]:
-        require("onnx", f'`format="{format}"`', *_CONVERTERS[format])
 
 
 def _in_full(model: keras.Model, precision: str | None) -> keras.Model:
