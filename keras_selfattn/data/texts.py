@@ -167,8 +167,14 @@ def read_columns(
     present = dict.fromkeys(name for _, record in records for name in record)
     if within in present and not set(columns) <= present.keys():
         inner = [(line, record.get(within)) for line, record in records]
+        outside = present
         records = [(line, each if isinstance(each, dict) else {}) for line, each in inner]
         present = dict.fromkeys(name for _, record in records for name in record)
+        if twice := next((name for name in columns if name in outside and name in present), None):
+            raise DataError(
+                f"{file} has {twice!r} as a column and within {within!r}, so it is not clear which is meant. "
+                "Rename or remove one of them."
+            )
     for column in columns:
         if column not in present:
             known = ", ".join(map(repr, list(present)[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")

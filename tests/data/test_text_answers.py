@@ -164,3 +164,10 @@ def test_a_missing_file_and_options_of_columns_are_errors(tmp_path):
         read_answers(tmp_path / "rows.csv")
     with pytest.raises(ConfigError, match="separator"):
         read_answers(written(tmp_path, "a\n", "train.en"), target=".de", separator=";")
+
+
+def test_a_side_that_is_a_column_and_within_the_translations_is_refused(tmp_path):
+    record = {"en": "a woman", "translation": {"en": "a man", "de": "ein Mann"}}
+    file = written(tmp_path, json.dumps(record) + "\n", "rows.jsonl")
+    with pytest.raises(DataError, match="has 'en' as a column and within 'translation'"):
+        read_answers(file, "en", "de")
