@@ -29,8 +29,9 @@ _TIMES = ("cpu median ms", "cpu min ms", "wall median ms", "wall min ms")
 _TIE = 1e-4
 _NOTES = [
     "From ids to ids; every answer of greedy search is that of ours, but for ties, which are listed.",
-    "Beam search: a sentence is answered when as many candidates have ended as there are beams; scores are "
-    "divided by the length. KerasHub's goes on until all beams have ended, and compares sums.",
+    "Beam search: a sentence is answered when as many candidates have ended as there are beams, of ours when "
+    "no hypothesis is better than these either. Scores are divided by the length. KerasHub's goes on until "
+    "all beams have ended, and compares sums.",
     "Ready: CPU seconds from the imports to the first answer.",
 ]
 
