@@ -106,7 +106,7 @@ class Weights:
 
     @property
     def never(self) -> Array:
-        """What is added to logits, float32 `[V]`: symbols that no answer has never come."""
+        """The addend of logits, float32 `[V]`: symbols that no answer has never come."""
         return np.where(np.arange(len(self.embeddings)) < NEVER, NEVER_LOGIT, 0).astype(np.float32)
 
 

@@ -90,7 +90,7 @@ class _Answers(NamedTuple):
 
 
 class _Live(NamedTuple):
-    """What a step begins with.
+    """The state before a step.
 
     rows: int32 `[n]`, places in the batch.
     bounds: int32 `[n]`, the most symbols of their answers.

@@ -32,7 +32,7 @@ _CHUNK, _CHARACTERS = 4096, 2**24
 
 
 class SymbolSettings(PieceSettings, Protocol):
-    """What a config says of symbols: fields of `SequenceConfig`."""
+    """The settings of symbols: fields of `SequenceConfig`."""
 
     @property
     def tokens(self) -> str: ...
@@ -242,7 +242,7 @@ class Characters(_Listed):
 
 
 class Words(_Listed):
-    """What stands between blanks, such as the phonemes "HH AH0"; in an answer one blank is between them."""
+    """Symbols between blanks, such as the phonemes "HH AH0"; in an answer one blank is between them."""
 
     @classmethod
     def split(cls, texts: Tensor, most: int) -> Any:

@@ -56,7 +56,7 @@ class LearnedPieces(LearnedWords):
 
 
 class PieceSettings(Protocol):
-    """What a config says of the pieces that are learned: fields of `TextConfig`."""
+    """The settings of pieces that are learned: fields of `TextConfig`."""
 
     @property
     def vocabulary_size(self) -> int | None: ...
