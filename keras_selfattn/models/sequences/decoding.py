@@ -27,20 +27,23 @@ Tensor = Any
 _BYTES, _LOGITS = 2**29, 4
 
 
-def decoded(core: SequenceCore, source: Tensor, settings: SearchSettings) -> Found:
+def decoded(
+    core: SequenceCore, source: Tensor, settings: SearchSettings, prefix: Tensor | None = None
+) -> Found:
     """Return the candidates for sources, as TensorFlow operations.
 
     Args:
         core: of the model.
         source: int32 ids `[B, S]`, 0 is padding; B is at least 1.
         settings: of the search.
+        prefix: int32 ids `[B, P]`, 0 is padding: what answers begin with; None for nothing.
     """
     # Keys of steps grow, since most answers are shorter than the bound; those of a source are there once.
     cache = core.start(source)
     batch = tf.shape(source)[0]
     if settings.beams == 1:  # the core forbids the same symbols; with beams there may be too few others
         settings = dataclasses.replace(settings, forbidden=())
-    return search(core.step, cache, batch, settings, memory=OF_MEMORY, growing=GROWING)
+    return search(core.step, cache, batch, settings, prefix=prefix, memory=OF_MEMORY, growing=GROWING)
 
 
 def rows_at_once(config: SequenceConfig, size: int, longest: int, settings: SearchSettings) -> int:
@@ -99,12 +102,16 @@ class CompiledDecoding:
         self._core = core
         self._made: dict[Any, Any] = {}
 
-    def __call__(self, source: np.ndarray, settings: SearchSettings) -> Candidates:
-        """Return the candidates for ids `[B, S]`."""
-        kind = settings.beams, settings.length_penalty
+    def __call__(
+        self, source: np.ndarray, settings: SearchSettings, prefix: np.ndarray | None = None
+    ) -> Candidates:
+        """Return the candidates for ids `[B, S]`, which begin with the prefix, ids `[B, P]`, if given."""
+        kind = settings.beams, settings.length_penalty, prefix is not None
         if kind not in self._made:
             self._made[kind] = self._compiled(*kind)
-        return Candidates(*map(np.asarray, self._made[kind](source, np.int32(settings.max_new_tokens))))
+        given = [] if prefix is None else [prefix]
+        found = self._made[kind](source, np.int32(settings.max_new_tokens), *given)
+        return Candidates(*map(np.asarray, found))
 
     def log_probabilities(self, source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return what the function of this name does for a batch."""
@@ -126,13 +133,13 @@ class CompiledDecoding:
             )
         return self._made[function]
 
-    def _compiled(self, beams: int, length_penalty: float) -> Any:
-        @tf.function(
-            input_signature=[tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32)],
-            autograph=False,
-        )
-        def run(source: Tensor, most: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            found = decoded(self._core, source, SearchSettings(most, beams, length_penalty))
+    def _compiled(self, beams: int, length_penalty: float, prefixed: bool) -> Any:
+        rows = tf.TensorSpec([None, None], tf.int32)
+        specs = [rows, tf.TensorSpec([], tf.int32)] + [rows] * prefixed
+
+        @tf.function(input_signature=specs, autograph=False)
+        def run(source: Tensor, most: Tensor, *prefix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            found = decoded(self._core, source, SearchSettings(most, beams, length_penalty), *prefix)
             return found.ids, found.scores, found.ended
 
         return run

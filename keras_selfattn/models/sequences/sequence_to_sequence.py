@@ -243,10 +243,12 @@ class SequenceToSequence(RawModel):
         beams: int | None = None,
         max_new_tokens: int | None = None,
         length_penalty: float | None = None,
+        prefix: str | Sequence[str] | None = None,
     ) -> list[Answer]:
         """Return the answers to texts, in their order, with scores and the other candidates.
 
-        An answer is the same alone and among others. An empty or blank text has the empty answer.
+        An answer is the same alone and among others. An empty or blank text has the empty answer, which is
+        its prefix alone if it has one.
 
         Args:
             texts: in any container.
@@ -254,14 +256,27 @@ class SequenceToSequence(RawModel):
             beams: candidates that the search follows; None for the config's, as of the next two.
             max_new_tokens: the most symbols of an answer, at most the config's.
             length_penalty: as for `SequenceConfig`.
+            prefix: the beginning of the answers: a text for all, or one for each, where "" is none. Its
+                symbols count in `max_new_tokens` and in scores. As learned pieces begin with the blank before
+                a word, a prefix that ends between two words is best written without one.
 
         Raises:
             DataError: before training, or for values that are no texts.
-            ConfigError: for a setting out of range, and on another backend than TensorFlow.
+            ConfigError: for a setting out of range, a prefix that no answer can begin with, and on another
+                backend than TensorFlow.
             TrainingError: if the outputs of the model are NaN.
+
+        Example:
+
+            >>> model = SequenceToSequence({"width": 8, "num_heads": 2, "tokens": "characters"})
+            >>> model.adapt(["ab", "ba"] * 8, ["yz", "zy"] * 8)
+            >>> model.generate(["ab"], prefix="z", max_new_tokens=3)[0].text[0]
+            'z'
         """
         settings = self._settings(beams, max_new_tokens, length_penalty)
-        return list(self._answers(self._checked(texts), batch_size, settings))
+        rows = self._checked(texts)
+        prefixes = None if prefix is None else self._prefixes(prefix, len(rows), settings.max_new_tokens)
+        return list(self._answers(rows, batch_size, settings, prefixes))
 
     def measured_outputs(self, x: Any, batch_size: int | None = None) -> list[Answer]:
         return self.generate(x, batch_size)
@@ -305,16 +320,29 @@ class SequenceToSequence(RawModel):
         check_penalty(penalty)
         return SearchSettings(most, width, float(penalty))
 
+    def _prefixes(self, prefix: str | Sequence[str], rows: int, most: int) -> list[np.ndarray]:
+        """Return the checked ids with which each answer begins, int32 `[P]`."""
+        many: Any = [prefix] * rows if isinstance(prefix, str) else prefix
+        texts = list(many) if hasattr(many, "__iter__") else [None]
+        if len(texts) != rows or not all(isinstance(text, str) for text in texts):
+            raise ConfigError(
+                f"`prefix` must be a str, or one for each of the {rows} texts. Received {prefix!r:.60}."
+            )
+        return self.symbols.prefixes(texts, most)
+
     def _answers(
         self,
         texts: list[str],
         batch_size: int | None,
         settings: SearchSettings,
+        prefixes: list[np.ndarray] | None = None,
         verbose: str | int = 0,
         callbacks: Any = None,
     ) -> list[Answer]:
         """Return the answers to checked texts, those of similar length together."""
         found = [EMPTY] * len(texts)
+        if prefixes is not None:
+            found = [Answer(text, 0.0, True, (text,), (0.0,)) for text in self.symbols.texts(prefixes)]
         places = np.array([place for place, text in enumerate(texts) if text.strip()], np.int64)
         sources = self._features([texts[place] for place in places])
         order = np.argsort([len(source) for source in sources], kind="stable")
@@ -329,7 +357,8 @@ class SequenceToSequence(RawModel):
         told.on_predict_begin()
         for step, batch in enumerate(batches):
             told.on_predict_batch_begin(step)
-            candidates = self._decoding(padded([sources[row] for row in batch]), settings)
+            begun = None if prefixes is None else padded([prefixes[place] for place in places[batch]])
+            candidates = self._decoding(padded([sources[row] for row in batch]), settings, begun)
             answers = answers_of(candidates, self.symbols, settings.length_penalty)
             told.on_predict_batch_end(step, {"outputs": answers})
             for place, answer in zip(places[batch], answers, strict=True):

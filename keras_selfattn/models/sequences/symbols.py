@@ -129,6 +129,29 @@ class Symbols(abc.ABC):
         whole = [np.concatenate([around[:1], row, around[1:]])[: most + 1] for row in found]
         return whole, _longer(found, most - 1)
 
+    def prefixes(self, texts: Sequence[str], most: int) -> list[np.ndarray]:
+        """Return the ids of each beginning of an answer, int32 `[P]`, no special ones around them.
+
+        Args:
+            texts: the beginnings; "" for none.
+            most: symbols of an answer.
+
+        Raises:
+            ConfigError: for a beginning with a symbol that no answer can have, or too many of them.
+        """
+        found = self._first_symbols(texts, most + 1)
+        for text, row in zip(texts, found, strict=True):
+            if len(row) > most:
+                raise ConfigError(
+                    f"`prefix` must have at most max_new_tokens={most} symbols. Received {text!r:.60}."
+                )
+            if (row == UNKNOWN).any():
+                raise ConfigError(
+                    "`prefix` must consist of symbols that the model has learned: answers have no others. "
+                    f"Received {text!r:.60}."
+                )
+        return found
+
     def texts(self, ids: Any) -> list[str]:
         """Return the text of each row of ids, int `[B, L]` or B rows of any lengths.
 

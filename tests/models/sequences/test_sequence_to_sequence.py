@@ -6,6 +6,7 @@ import pytest
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
+from keras_selfattn.models.sequences.symbols import BEGIN, END
 
 SMALL = {"width": 16, "num_layers": 1, "decoder_layers": 1, "num_heads": 2, "tokens": "characters"}
 SOURCES = ["ab", "bca", "c", "abcabc", "ba", "cc", "bab", "acb"]
@@ -68,6 +69,70 @@ def test_the_scores_of_known_answers_are_those_of_the_logits(model):
     logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     np.testing.assert_allclose(found, logs[np.arange(3), answer[1:]], atol=1e-5)
     assert model.score_target(["bca"], ["aXb"])[0][1] == -np.inf
+
+
+PREFIXES = ["", "c", "ab", "bbb", "", "cacac", "aaaaaaaaa", "b"]
+
+
+def forced_greedy(model, source, prefix):
+    """The answer of a loop over the whole decoder: the prefix, then the likeliest symbols; and its mean."""
+    ids = {name: place for place, name in enumerate(model.symbols.names)}
+    written, logs = [BEGIN], []
+    while len(logs) < 9 and written[-1] != END:
+        logits = np.asarray(model.core([model.symbols.rows([source])[0][0][None], np.array([written])]))[
+            0, -1
+        ]
+        place = len(logs)
+        written.append(ids[prefix[place]] if place < len(prefix) else int(logits.argmax()))
+        logs.append(logits[written[-1]] - np.log(np.exp(logits.astype("float64")).sum()))
+    text = "".join(model.symbols.names[each] for each in written[1:] if each != END)
+    return text, np.mean(logs), written[-1] == END
+
+
+def test_answers_with_prefixes_are_those_of_a_loop_that_writes_them_first(model):
+    found = model.generate(SOURCES, prefix=PREFIXES)
+    for answer, source, prefix in zip(found, SOURCES, PREFIXES, strict=True):
+        text, mean, ended = forced_greedy(model, source, prefix)
+        assert answer.text.startswith(prefix)
+        assert (answer.text, answer.ended) == (text, ended)
+        assert answer.score == pytest.approx(mean, abs=1e-5)
+        assert model.generate([source], prefix=prefix)[0].text == text
+    assert {answer.ended for answer in found} == {True, False}
+    assert model.generate(SOURCES, prefix="") == model.generate(SOURCES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", ["characters", "words", "pieces"])
+def test_all_candidates_begin_with_the_prefix_of_any_kind_of_symbols(tokens):
+    model = learned(
+        ["one two", "three one"] * 3, ["eins zwei", "drei eins"] * 3, tokens=tokens, max_new_tokens=20
+    )
+    for answer in model.generate(["one two", "three", " "], beams=3, prefix="eins dr" * (tokens != "words")):
+        assert all(text.startswith("eins dr" * (tokens != "words")) for text in answer.candidates)
+    (answer,) = model.generate(["two"], beams=3, prefix="drei  zwei")
+    begin = "drei zwei" if tokens == "words" else "drei  zwei"  # words have one blank between them
+    assert all(text.startswith(begin) for text in answer.candidates)
+
+
+def test_a_blank_source_has_its_prefix_alone(model):
+    blank, some = model.generate([" ", "ab"], prefix="cab")
+    assert (blank.text, blank.score, blank.ended, blank.candidates) == ("cab", 0.0, True, ("cab",))
+    assert some.text.startswith("cab")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "told"),
+    [
+        ("abcabcabca", r"`prefix` must have at most max_new_tokens=9 symbols. Received 'abcabcabca'"),
+        (["x"] + [""] * 7, "`prefix` must consist of symbols that the model has learned.* Received 'x'"),
+        (["a", "b"], r"`prefix` must be a str, or one for each of the 8 texts. Received \['a', 'b'\]"),
+        ([1] * 8, "`prefix` must be a str, or one for each"),
+        (7, "`prefix` must be a str, or one for each"),
+    ],
+)
+def test_prefixes_that_no_answer_has_are_refused_by_name(model, prefix, told):
+    with pytest.raises(ConfigError, match=told):
+        model.generate(SOURCES, prefix=prefix)
 
 
 @pytest.mark.slow
