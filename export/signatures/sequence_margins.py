@@ -5,6 +5,7 @@ continuations of a row), N (candidates), V (vocabulary).
 """
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from keras_selfattn.models.sequences.decoding import decoded
 from keras_selfattn.models.sequences.search import Found, SearchSettings
+from keras_selfattn.models.sequences.sequence_core import SharedEmbedding
 
 Tensor = Any
 Cache = dict[str, Any]
@@ -70,6 +72,11 @@ class WatchedSearch:
 
     # As a core, for `decoded`: a cache holds, beside the decoder's, what tells the scores of hypotheses.
 
+    @property
+    def embedding(self) -> SharedEmbedding:
+        """The vectors of symbols."""
+        return self._core.embedding
+
     def start(self, source: Tensor, max_length: Tensor | int | None = None) -> Cache:
         """Return the cache before the first step."""
         rows = tf.range(tf.shape(source)[0])
@@ -81,12 +88,12 @@ class WatchedSearch:
             "watched_logs": tf.zeros([tf.size(rows), self._core.embedding.vocabulary_size]),
         }
 
-    def step(self, tokens: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def step(self, tokens: Tensor, cache: Cache, logits: Callable[[Tensor], Tensor]) -> tuple[Tensor, Cache]:
         """Return logits `[R, V]` and the next cache, and record how far the choices of the step are apart."""
         sums = cache["watched_sums"] + tf.gather(cache["watched_logs"], tokens, batch_dims=1)  # [R]
-        logits, after = self._core.step(tokens, cache["decoder"])
-        logs = tf.nn.log_softmax(tf.cast(logits, tf.float32))  # [R, V]
+        found, after = self._core.step(tokens, cache["decoder"], logits)
         steps, size = cache["watched_steps"], self._core.embedding.vocabulary_size
+        logs = tf.nn.log_softmax(tf.cast(found[:, :size], tf.float32))  # [R, V]
         width = tf.where(steps[0] == 0, 1, self._settings.beams)
         never = np.isin(np.arange(size), self._settings.forbidden)
         scores = tf.where(never, -np.inf, sums[:, None] + logs)
@@ -97,9 +104,9 @@ class WatchedSearch:
             self._watch, [cache["watched_rows"][::width], steps[0] + 1, best, ends], tf.int32
         )
         with tf.control_dependencies([told]):
-            logits = tf.identity(logits)
+            found = tf.identity(found)
         watched = {"watched_sums": sums, "watched_logs": logs, "watched_steps": steps + 1}
-        return logits, {**cache, "decoder": after, **watched}
+        return found, {**cache, "decoder": after, **watched}
 
     def _watch(self, rows: np.ndarray, length: np.int32, best: np.ndarray, ends: np.ndarray) -> np.int32:
         """Record the best continuations of live rows `[n]`: scores `[n, k]`, and which end their answers."""

@@ -118,6 +118,8 @@ class PaddedTokens:
 
     def split_heads(self, x: Tensor, num_heads: int) -> Tensor:
         """Return `[N, H D]` as `[B, H, T, D]`."""
+        if _is_one(self.length):
+            return ops.reshape(x, (-1, num_heads, 1, x.shape[-1] // num_heads))
         by_position = ops.reshape(x, (self.batch, self.length, num_heads, x.shape[-1] // num_heads))
         return ops.transpose(by_position, (0, 2, 1, 3))
 
@@ -144,7 +146,14 @@ class PaddedTokens:
 
     def join_heads(self, x: Tensor) -> Tensor:
         """Return `[B, H, T, D]` as `[N, H D]`."""
+        if _is_one(self.length):
+            return ops.reshape(x, (-1, x.shape[1] * x.shape[3]))
         return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, x.shape[1] * x.shape[3]))
+
+
+def _is_one(length: Tensor) -> bool:
+    """Return True if sequences are known to have one token: heads are in place without being moved."""
+    return isinstance(length, int) and length == 1
 
 
 Tokens = PaddedTokens | PackedTokens

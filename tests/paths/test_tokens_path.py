@@ -85,7 +85,10 @@ def test_how_training_read_its_file_is_left_out_where_a_file_has_another_form(fo
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["names.conll", "--tokens", "words"], "--tokens is for the task text, score, seq2seq. The task is tokens"),
+        (
+            ["names.conll", "--tokens", "words"],
+            "--tokens is for the task text, score, seq2seq. The task is tokens",
+        ),
         (["names.conll", "--label-separator", ","], "--label-separator is for the task text"),
         (["names.conll", "--text", "words"], "`text` is for files ending in .jsonl"),
         (["names.jsonl", "--column", "xpos"], "--column is for the task tokens. The task is text"),

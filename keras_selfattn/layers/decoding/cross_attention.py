@@ -240,7 +240,7 @@ class MultiHeadCrossAttention(AttentionBase):
                 side.
             memory_mask: bool `[B, S]`, of as many rows.
         """
-        tokens = tokens.of_rows(ops.shape(heads[0])[0])
+        tokens = tokens.of_rows(ops.shape(memory_mask)[0])
         mask, query = memory_mask[:, None, None, :], self.queries(x, tokens)
         context, _ = softmax_attention(query, *heads, mask, self._formula, lambda: None)
         return self._outputs(tokens.join_heads(context), tokens)

@@ -22,8 +22,9 @@ from keras_selfattn.models.sequences.symbols import BEGIN, END, PADDING, UNKNOWN
 
 Tensor = Any
 Cache = Any
-# Symbols of a part of the vocabulary, which are searched together: float32 that a processor computes at once.
-_PART = 16
+# Symbols of a part of the vocabulary, which are searched together: the highest of each are found in half the
+# time that parts of 16 take. A multiple of the float32 that a processor computes at once.
+PART = 64
 
 Step = Callable[[Tensor, Cache], tuple[Tensor, Cache]]
 
@@ -233,7 +234,7 @@ def _continued(logits: Tensor, live: _Live, settings: SearchSettings, prefix: Te
 def _wide(logits: Tensor) -> Tensor:
     """Return logits `[R, V]` with impossible symbols added, so that V is a number of whole parts."""
     size: Any = logits.shape[-1] or tf.shape(logits)[1]
-    more = -size % _PART
+    more = -size % PART
     if isinstance(more, int) and more == 0:
         return logits
     return tf.pad(logits, [[0, 0], [0, more]], constant_values=-math.inf)
@@ -257,11 +258,14 @@ class _Scores(NamedTuple):
     def of(cls, logits: Tensor, live: _Live, settings: SearchSettings, prefix: Tensor | None) -> "_Scores":
         """Return scores after logits `[R, V]` of all symbols."""
         size = tf.shape(logits)[1]
-        highest = tf.reduce_max(_tops(logits, size), 1, keepdims=True)
+        tops = _tops(logits, size)
+        highest = tf.reduce_max(tops, 1, keepdims=True)
         # The probability of the highest: oneDNN's softmax takes half the time of exponentials and their sums.
-        peaks = tf.reduce_max(tf.nn.softmax(logits), 1, keepdims=True)
-        # Elements that do not fill a vector of the processor may round otherwise: they fill it here.
-        logs = tf.math.log(tf.tile(peaks, [1, _PART]))[:, :1]
+        parts = tf.reshape(tf.nn.softmax(logits), [-1, size // PART, PART])
+        of_highest = tf.gather(parts, tf.argmax(tops, 1), batch_dims=1)  # [R, part]
+        peaks = tf.reduce_max(of_highest, 1, keepdims=True)
+        # Beside others in a vector of the processor, or in one that is not full, it may round otherwise.
+        logs = tf.math.log(tf.tile(peaks, [1, PART]))[:, :1]
         before = live.scores + tf.reshape(logs, tf.shape(live.scores))
         return cls(_allowed(logits, live, settings, prefix), highest, before, size)
 
@@ -278,18 +282,18 @@ class _Scores(NamedTuple):
         _, of_best = tf.math.top_k(parts, tf.minimum(count, tf.shape(parts)[1]))  # [n, count]
         if not (isinstance(count, int) and count == 1):
             of_best = -tf.math.top_k(-of_best, tf.shape(of_best)[1])[0]  # as the places are
-        within = tf.gather(tf.reshape(self.logits, [rows, -1, _PART]), of_best, batch_dims=1)
-        hypotheses = of_best // (self.size // _PART)
+        within = tf.gather(tf.reshape(self.logits, [rows, -1, PART]), of_best, batch_dims=1)
+        hypotheses = of_best // (self.size // PART)
         highest = tf.gather(tf.reshape(self.highest, [rows, width]), hypotheses, batch_dims=1)  # [n, count]
         before = tf.gather(self.before, hypotheses, batch_dims=1)
         scores = tf.reshape(within - highest[:, :, None] + before[:, :, None], [rows, -1])
         found, places = tf.math.top_k(scores, tf.minimum(count, tf.shape(scores)[1]))
-        return found, tf.gather(of_best, places // _PART, batch_dims=1) * _PART + places % _PART
+        return found, tf.gather(of_best, places // PART, batch_dims=1) * PART + places % PART
 
 
 def _tops(logits: Tensor, size: Tensor) -> Tensor:
     """Return the highest of each part of logits `[R, V]`, `[R, V / part]`."""
-    return tf.reduce_max(tf.reshape(logits, [-1, size // _PART, _PART]), 2)
+    return tf.reduce_max(tf.reshape(logits, [-1, size // PART, PART]), 2)
 
 
 def _allowed(logits: Tensor, live: _Live, settings: SearchSettings, prefix: Tensor | None) -> Tensor:

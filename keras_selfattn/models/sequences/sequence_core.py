@@ -5,6 +5,7 @@ Axes: B (batch), S (symbols of a source), T (symbols of an answer), R (rows of a
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -65,6 +66,12 @@ class SharedEmbedding(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         self._table.build(input_shape)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the vectors are a weight as it is: of another dtype, or int8, they are made of one."""
+        table = self._table
+        return table.quantization_mode is None and table.variable_dtype == self.compute_dtype
 
     @property
     def vectors(self) -> Tensor:
@@ -159,16 +166,19 @@ class SequenceCore(keras.Model):
         mask = ops.not_equal(source, 0)
         return self.get_layer("decoder").start(memory, memory_mask=mask, max_length=max_length)
 
-    def step(self, tokens: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def step(
+        self, tokens: Tensor, cache: Cache, logits: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Cache]:
         """Return the logits of the symbols after these, float32 `[R, V]`, and the cache after them.
 
         Args:
             tokens: int32 `[R]`, first the begin symbol; all rows are at the same position.
             cache: as `start` or `step` returned it, or with other rows of it.
+            logits: function from features `[R, D]` to logits, by default `embedding`.
         """
         x = self._embedded(tokens[:, None], {"offset": cache["position"][0]})  # [R, 1, D]
         found, cache = self.get_layer("decoder").step(x, cache)
-        return self.embedding(found[:, 0]), cache
+        return (logits or self.embedding)(found[:, 0]), cache
 
     def _embedded(self, ids: Tensor, place: dict[str, Tensor]) -> Tensor:
         layer = self.get_layer("positions")

@@ -2,6 +2,7 @@
 
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -228,12 +229,13 @@ class _Table:
 
     def __init__(self, logits):
         self._logits = tf.constant(logits, tf.float32)
-        self.embedding = type("Embedding", (), {"vocabulary_size": len(logits)})
+        vectors = tf.zeros([len(logits), 1])
+        self.embedding = SimpleNamespace(vocabulary_size=len(logits), is_plain=False, vectors=vectors)
 
     def start(self, source, max_length=None):
         return {"position": tf.zeros([tf.shape(source)[0]], tf.int32)}
 
-    def step(self, tokens, cache):
+    def step(self, tokens, cache, logits):
         return tf.gather(self._logits, tokens), cache
 
 

@@ -10,8 +10,13 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.sequences.search import SearchSettings, search
 from keras_selfattn.models.sequences.symbols import BEGIN, END
 
-V, STATES = 37, 61  # a vocabulary of several parts, the last not whole
+V, STATES, PART = 37, 61, 16  # a vocabulary of several parts, the last not whole
 MASKED = -np.inf
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr("keras_selfattn.models.sequences.search.PART", PART)
 
 
 def table(seed, ties=True):
@@ -26,9 +31,9 @@ def table(seed, ties=True):
 def normalised(logits):
     """Logits less their maximum, and the logarithm of its probability, each row by itself."""
     shifted = logits - logits.max(1, keepdims=True)
-    whole = np.pad(shifted, [(0, 0), (0, -V % 16)], constant_values=-np.inf)
+    whole = np.pad(shifted, [(0, 0), (0, -V % PART)], constant_values=-np.inf)
     peaks = [tf.reduce_max(tf.nn.softmax(row[None])) for row in whole]
-    return shifted, np.array([tf.math.log(tf.fill([16], peak)).numpy()[0] for peak in peaks])
+    return shifted, np.array([tf.math.log(tf.fill([PART], peak)).numpy()[0] for peak in peaks])
 
 
 def next_state(state, token):
