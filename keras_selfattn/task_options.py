@@ -86,7 +86,8 @@ OPTIONS = (
     OptionSpec(
         "--from",
         "Begin with a pretrained model's folder, such as BERT's or MiniLM's, or a run of "
-        "`pretrain --from`; for text also with any run of `pretrain` or of labelled texts.",
+        "`pretrain --from`; for text also with any run of `pretrain` or of labelled texts. For seq2seq: go "
+        "on from a run of seq2seq.",
         name="start",
         kind=Path,
         metavar="MODEL",

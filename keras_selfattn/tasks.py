@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
-from keras_selfattn.data.formats.endings import checked_ending
+from keras_selfattn.data.formats.endings import checked_ending, ending_of
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.texts import TABLES
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.options import OptionSpec
 from keras_selfattn.rows.targets import (
@@ -55,6 +56,7 @@ class Task:
         chosen: fields of the config with other defaults when training from a file.
         target: the kind of its rows' targets; where a model reads several labels a row as well, one label.
         begins: True if its models can begin with others.
+        begins_with_folders: True if those can be pretrained models' folders, besides runs.
         module: the module that has its model.
         read: returns rows from a path and the arguments of `reading`.
     """
@@ -70,6 +72,7 @@ class Task:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     target: TargetKind = ONE_LABEL
     begins: bool = False
+    begins_with_folders: bool = True
     module: str = "keras_selfattn.models"
 
     @property
@@ -90,6 +93,18 @@ class Task:
             self._check(name, name in self.reading)
             arguments[name] = value
         return self.read(path, **arguments)
+
+    def fitting(self, path: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those arguments of the reading of another file that have a meaning for this one."""
+        ending = ending_of(path)
+        # Images in an .npz already have one size, lines of JSON neither separators nor a header, and other
+        # lines no columns.
+        left_out = {".npz": {"image_size"}}.get(ending, set())
+        if ending in (".jsonl", ".ndjson"):
+            left_out = {*_OF_TABLES}
+        elif self.target == ANSWERS and ending not in TABLES:
+            left_out = {"source"}
+        return {name: value for name, value in reading.items() if name not in left_out}
 
     @property
     def all_settings(self) -> frozenset[str]:
@@ -415,6 +430,8 @@ TASKS = (
         settings=frozenset({"tokens", "max_tokens", "max_new_tokens", "beams"}),
         read=_answers,
         target=ANSWERS,
+        begins=True,
+        begins_with_folders=False,
     ),
 )
 FILES_BESIDES = (

@@ -1,5 +1,7 @@
 """Tasks: which one a file selects, and which options it knows."""
 
+from pathlib import Path
+
 import pytest
 
 from keras_selfattn import models
@@ -34,8 +36,17 @@ def test_the_tasks_that_begin_with_others_are_those_whose_models_can():
 
 
 def test_a_task_that_begins_with_none_names_those_that_do():
-    with pytest.raises(ConfigError, match="models of the tasks text, tokens, score, embedding begin with"):
+    with pytest.raises(ConfigError, match="tasks text, tokens, score, embedding, seq2seq begin with"):
         task_named("series", None).begun("base")
+
+
+def test_the_reading_of_another_file_keeps_what_its_form_has():
+    answers, texts = task_named("seq2seq", Path()), task_named("text", Path())
+    reading = {"source": "en", "target": "de", "separator": ";"}
+    assert answers.fitting(Path("test.tsv"), reading) == reading
+    assert answers.fitting(Path("test.jsonl"), reading) == {"source": "en", "target": "de"}
+    assert answers.fitting(Path("test.en"), {"source": "en", "target": "de"}) == {"target": "de"}
+    assert texts.fitting(Path("rows.txt"), {"text": "body"}) == {"text": "body"}
 
 
 def test_the_refusal_says_what_to_do():

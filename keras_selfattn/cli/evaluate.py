@@ -30,7 +30,8 @@ _PANELS = {
         Option(
             "--mistakes",
             type=PATH,
-            help="File to write the rows answered wrongly to, the surest first: CSV, or JSON Lines (.jsonl).",
+            help="File to write the rows answered wrongly to, the worst first: the surest label, or the "
+            "largest error. CSV, or JSON Lines (.jsonl).",
         ),
         Option(
             "--report",

@@ -164,11 +164,13 @@ def command(
         check_width(settings)
         _check_freeze(settings)
     else:
-        check_start_exists(start)
+        check_start_exists(start, folders=task.begins_with_folders)
     # With --processes this one ends here: those that it starts go on, each with all of the rows.
     launch_if_asked(options)
     rows = task.rows(table, reading)
-    validation = None if validation_file is None else task.rows(validation_file, reading)
+    validation = None
+    if validation_file is not None:
+        validation = task.rows(validation_file, task.fitting(validation_file, reading))
     print_notes(rows, validation)
     # Rows that cannot be read are refused within a second, so TensorFlow is imported after them.
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}

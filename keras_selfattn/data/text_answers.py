@@ -20,6 +20,8 @@ FAR_APART = 9.0
 """Lengths of both sides are far apart if one has more than so many times the other's characters."""
 SHORT = 20
 """Lengths are not compared if neither side has more than so many characters."""
+# The column of sources, where none is named.
+_SOURCE = "source"
 # The column of objects by language, as data sets of translations have it.
 _TRANSLATION = "translation"
 
@@ -28,7 +30,7 @@ Answers = tuple[str, ...]
 
 def read_answers(
     path: str | Path,
-    source: str = "source",
+    source: str = _SOURCE,
     target: str = "target",
     alternatives: str | None = None,
     *,
@@ -48,7 +50,8 @@ def read_answers(
 
     Args:
         path: the table, or the file with the sources.
-        source: name of the column with the sources; its number, such as "1", without a header.
+        source: name of the column with the sources; its number, such as "1", without a header; left out for
+            files of lines.
         target: that of the answers. Of files of lines, the ending of the file with the answers (".de" beside
             `train.en`), or its name in the folder of the sources ("de.txt" beside `en.txt`), or its path.
         alternatives: the separator of right answers in a target, such as "|"; the first is the main one.
@@ -59,8 +62,8 @@ def read_answers(
         Rows of texts, whose targets are tuples of right answers.
 
     Raises:
-        ConfigError: for an invalid `separator`; for one, or no header, of a file without columns; for empty
-            `alternatives`.
+        ConfigError: for an invalid `separator`; for one, no header, or a `source`, of a file without
+            columns; for empty `alternatives`.
         DataError: as for `texts.read_table`; for one column as both sides, files of unequal numbers of
             lines (with both), an alternative that is empty (with its line), and rows that all lack a side.
 
@@ -86,6 +89,11 @@ def read_answers(
         where = f"the {target!r}"
     else:
         checked_separator(file, separator, has_header)
+        if source != _SOURCE:
+            raise ConfigError(
+                f"`source` (--source) names a column, and {file} has none: each line of it is a source. "
+                f"Received {source!r}: leave it out. Tables end in {', '.join(TABLES)}."
+            )
         other = _target_file(file, target)
         lines, sources, cells = _of_lines(file, other)
         note, where = f"{len(lines):,} lines of {file} with their answers in {other}.", f"the line of {other}"

@@ -1,7 +1,7 @@
 """Estimator of texts that a model writes for texts."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
@@ -62,10 +62,11 @@ class SequenceToSequenceEstimator(ModelEstimator):
         return texts
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the share of the texts whose answer is exactly a right one."""
+        """Return the share of the texts whose answer is exactly a right one, but for blanks between words."""
         found, right = self.predict(X), AnswerHead.read(y)
         check_consistent_length(found, right)
-        exact = [text in answers for text, answers in zip(found, right, strict=True)]
+        same = cast(AnswerHead, self.model_.head).comparable
+        exact = [same(text) in map(same, answers) for text, answers in zip(found, right, strict=True)]
         return float(np.average(exact, weights=ordered_rows(sample_weight)))
 
     def __sklearn_tags__(self) -> Any:

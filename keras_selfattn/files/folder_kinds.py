@@ -28,14 +28,20 @@ def how_to_fetch(path: str | Path) -> str:
     )
 
 
-def lacks(path: Path) -> str:
-    """Return why a path holds no model of any kind, and what to give instead."""
+def lacks(path: Path, *, folders: bool = True) -> str:
+    """Return why a path holds no model of any kind, and what to give instead.
+
+    Args:
+        path: the path.
+        folders: False where a pretrained model's folder would not do either.
+    """
     wanted = "Give a run folder of `keras-selfattn train`, a .keras file, or a pretrained model's folder."
+    if not folders:
+        wanted = "Give a run folder of `keras-selfattn train`, or a .keras file."
     if not path.exists():
-        return f"There is no model at {path}. {wanted} {how_to_fetch(path)}"
+        return f"There is no model at {path}. {wanted}" + (f" {how_to_fetch(path)}" if folders else "")
     if path.is_dir():
-        return (
-            f"{path} holds no model: it has neither the model.keras of a run folder nor the config.json of a "
-            f"pretrained model. {wanted}"
-        )
+        neither = "it has neither the model.keras of a run folder nor the config.json of a pretrained model"
+        what = neither if folders else "it has no model.keras"
+        return f"{path} holds no model: {what}. {wanted}"
     return f"{path} is no .keras file. {wanted}"

@@ -118,7 +118,14 @@ def examine(
     elif unknown:
         flag = "`skip_unknown_labels` (--skip-unknown-labels) leaves them out"
         warn_user(f"{unknown} They count as wrong; {flag}.")
+    warn_of_out_of_reach(model, rows)
     return measured(model, rows)
+
+
+def warn_of_out_of_reach(model: RawModel, rows: LabelledRows, split: str = "") -> None:
+    """Warn of rows, such as those of a split, whose target no answer of a model can equal."""
+    if said := model.head.out_of_reach(rows.targets, f"{split} rows".strip()):
+        warn_user(f"{rows.source}: {said} They count as wrong.")
 
 
 def read_labelled_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:

@@ -38,7 +38,8 @@ class AnswerFigures(NamedTuple):
     """Figures of answers.
 
     Args:
-        exact_match: share of the answers that are exactly a right one.
+        exact_match: share of the answers that are exactly a right one; of models of words, between which
+            stands one blank, however many blanks are there.
         bleu: of the corpus, 0 to 100, by sacrebleu; NaN without it, and if no right answer has four words.
         chrf: the same, of any answers.
         word_error_rate: edits of words by the words of the right answers. Words are separated by blanks, as
@@ -209,13 +210,19 @@ class TextAnswerMetrics(HeadMetrics[AnswerHead]):
         self, targets: Sequence[Right], outputs: Sequence[Answer], baselines: Mapping[str, Any]
     ) -> TextAnswerReport:
         unfinished = float(np.mean([not answer.ended for answer in outputs]))
-        given = {name: [*texts] for name, texts in baselines.items()}
-        return text_answer_report(targets, [answer.text for answer in outputs], unfinished, given)
+        # In the blanks that answers can have, on both sides of each comparison.
+        same = self.head.comparable
+        given = {name: [*map(same, texts)] for name, texts in baselines.items()}
+        texts = [same(answer.text) for answer in outputs]
+        return text_answer_report(_comparable(self.head, targets), texts, unfinished, given)
 
     def mistakes(self, rows: LabelledRows, outputs: Sequence[Answer]) -> list[Line]:
         """Return the rows whose answer is none of the right ones; the error is the character error rate."""
+        targets = _comparable(self.head, rows.targets)
         return [
-            line for line in answer_lines(rows, outputs) if outputs[line[1]].text not in rows.targets[line[1]]
+            line
+            for line in answer_lines(self.head, rows, outputs)
+            if self.head.comparable(line[3]) not in targets[line[1]]
         ]
 
     def decisions(self, targets: Sequence[Right], outputs: Any) -> None:
@@ -226,11 +233,23 @@ class TextAnswerMetrics(HeadMetrics[AnswerHead]):
         return "character_error_rate" if any(any(answers) for answers in targets) else None
 
 
-def answer_lines(rows: LabelledRows, outputs: Sequence[Answer]) -> list[Line]:
-    """Return a line for each row: place, number, right answers, the answer, its character error rate."""
+def answer_lines(head: AnswerHead, rows: LabelledRows, outputs: Sequence[Answer]) -> list[Line]:
+    """Return a line for each row: place, number, right answers, the answer, its character error rate.
+
+    Args:
+        head: of the model.
+        rows: with their right answers.
+        outputs: the model's answers.
+    """
     found: list[Line] = []
-    for row, (target, answer) in enumerate(zip(rows.targets, outputs, strict=True)):
-        edits, length = _nearest(target, answer.text)
+    targets = _comparable(head, rows.targets)
+    for row, (target, answer) in enumerate(zip(targets, outputs, strict=True)):
+        edits, length = _nearest(target, head.comparable(answer.text))
         error = edits / max(1, length)
-        found.append((rows.place(row), row, ANSWERS.as_json(target), answer.text, error))
+        found.append((rows.place(row), row, ANSWERS.as_json(rows.targets[row]), answer.text, error))
     return found
+
+
+def _comparable(head: AnswerHead, targets: Sequence[Right]) -> list[Right]:
+    """Return right answers as they are compared with the model's."""
+    return [tuple(map(head.comparable, target)) for target in targets]

@@ -346,7 +346,7 @@ class RawModel(keras.Model):
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
         """Return raw rows, targets and weights, each checked; all weights may be 0, as in a batch of many."""
         rows = Rows(self.read_inputs(x), kind.read(y), row_weights(weights))
-        check_columns(self.row_kind_of(rows.inputs).plural, rows)
+        check_columns(self.row_kind_of(rows.inputs).plural, rows, kind.target_kind.plural)
         return rows
 
     def batches(

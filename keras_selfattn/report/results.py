@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from keras_selfattn.metrics.text_answers import (
     answer_lines,
 )
 from keras_selfattn.metrics.vectors import SearchReport, SimilarityReport, cosines
+from keras_selfattn.models.sequences.sequence_head import AnswerHead
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.sections import Figure, Section, Table
 
@@ -194,7 +195,7 @@ def _of_text_answers(figures: TextAnswerReport, found: Evaluation | None) -> lis
     blocks: list[Any] = [Table("Figures of the answers", header, rows), _RATES, *told, cut]
     if found is None:
         return blocks
-    lines = answer_lines(found.rows, found.outputs)
+    lines = answer_lines(cast(AnswerHead, found.head), found.rows, found.outputs)
     lengths = {
         "sources": [len(source) for source in found.rows.inputs],
         "right answers": [len(target[0]) for target in found.rows.targets],

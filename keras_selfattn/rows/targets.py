@@ -19,9 +19,11 @@ class TargetKind:
 
     Attributes:
         has_labels: True if targets hold names of classes.
+        plural: the name of several in messages.
     """
 
     has_labels: ClassVar[bool] = False
+    plural: ClassVar[str] = "labels"
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -113,6 +115,8 @@ class Answers(TargetKind):
         >>> Answers().as_json(("Guten Tag",)), Answers().as_json(("Hallo", "Guten Tag"))
         ('Guten Tag', ['Hallo', 'Guten Tag'])
     """
+
+    plural = "answers"
 
     def is_telling(self, target: tuple[str, ...] | None) -> bool:
         return bool(target) and bool(target[0].strip())

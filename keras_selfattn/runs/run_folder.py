@@ -271,10 +271,7 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
             f"{folder / 'config.json'} is damaged: `reading` must hold arguments of the task {task.name}, "
             f"{', '.join(task.reading)}. Received {reading!r}. Train the run again."
         )
-    # Images in an .npz already have one size, and lines of JSON neither separators nor a header.
-    unfit = {".npz": {"image_size"}, **dict.fromkeys((".jsonl", ".ndjson"), _OF_TABLES)}
-    left_out = unfit.get(ending_of(path), set())
-    reading = {name: value for name, value in reading.items() if name not in left_out}
+    reading = task.fitting(path, reading)
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file in another format than in training, without its columns

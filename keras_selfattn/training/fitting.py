@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.metrics.evaluation import evaluate
+from keras_selfattn.metrics.evaluation import measured
 from keras_selfattn.metrics.head_metrics import epoch_figure, head_metrics
 from keras_selfattn.models.batches.sample_weights import weights_of
 from keras_selfattn.models.batches.shares import WHOLE, feeding
@@ -142,11 +142,11 @@ def fit_with_validation(
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
         most = None if figure is None else head_metrics(head).rows_of_epoch
-        measured = [] if figure is None else [_FigureMeasured(figure, _spread(validation, most), config)]
+        figures = [] if figure is None else [_FigureMeasured(figure, _spread(validation, most), config)]
         stopping = _early_stopping(monitored, config) if choose_epoch else None
         settings: dict[str, Any] = {"validation_data": validation_data, "verbose": verbose}
         settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
-        used = [*shares, *measured, *callbacks]
+        used = [*shares, *figures, *callbacks]
         history = _run_epochs(model, rows, config, config.epochs, used, **settings)
         check_finite(history["val_loss"], config)
     if calibration.possible:
@@ -231,7 +231,7 @@ class _FigureMeasured(keras.callbacks.Callback):
         model: Any = self.model
         if logs is not None:
             check_finite([logs["loss"], logs["val_loss"]], self._config)  # of NaN no answer can be searched
-            logs[f"val_{self._name}"] = evaluate(model, self._rows).summary()[self._name]
+            logs[f"val_{self._name}"] = measured(model, self._rows).figures.summary()[self._name]
 
 
 def _spread(rows: LabelledRows, most: int | None) -> LabelledRows:

@@ -23,6 +23,7 @@ from keras_selfattn.metrics.evaluation import (
     read_labelled_rows,
     source_named,
     split_unknown_labels,
+    warn_of_out_of_reach,
 )
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models import TextClassifier
@@ -193,6 +194,7 @@ def train(
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the candidate.
         answering = candidate.model if refit and test is None else final
+        warn_of_out_of_reach(answering, splits.by_name[split], split)
         evaluation = measured(answering, splits.by_name[split])
         run = Run(
             Path(output),

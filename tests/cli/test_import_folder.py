@@ -61,6 +61,12 @@ def test_import_writes_a_run(tmp_path):
         (None, "Nothing is downloaded"),
         ({"architectures": ["BertModel"]}, "`keras-selfattn export` and `embed`, or train a classifier"),
         ({"model_type": "llama"}, "the family 'llama'"),
+        (
+            {"model_type": "marian", "architectures": ["MarianMTModel"]},
+            "MarianMTModel of the family 'marian'",
+        ),
+        ({"model_type": "t5", "architectures": ["T5Model"]}, "T5Model of the family 't5' (config.json)"),
+        ({"architectures": ["BartForConditionalGeneration"]}, "train pairs.csv --task seq2seq"),
         ({"problem_type": "regression"}, "--text-pairs` or --one-text"),
         ("pickle", "a pickle, which is never opened"),
     ],

@@ -171,3 +171,11 @@ def test_a_side_that_is_a_column_and_within_the_translations_is_refused(tmp_path
     file = written(tmp_path, json.dumps(record) + "\n", "rows.jsonl")
     with pytest.raises(DataError, match="has 'en' as a column and within 'translation'"):
         read_answers(file, "en", "de")
+
+
+def test_a_column_of_sources_in_a_file_of_lines_is_refused_by_name(tmp_path):
+    file = written(tmp_path, "a\nb\n", "train.en")
+    written(tmp_path, "b\na\n", "train.de")
+    with pytest.raises(ConfigError, match=r"`source` \(--source\) names a column, and .*train.en has none"):
+        read_answers(file, "en", ".de")
+    assert read_answers(file, target=".de").targets == [("b",), ("a",)]

@@ -13,6 +13,7 @@ from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report_of_model import head_metrics
 from keras_selfattn.metrics.text_answers import edit_rate, text_answer_report
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
+from keras_selfattn.models.sequences.symbols import Characters, Words
 from keras_selfattn.models.sequences.text_answer import Answer
 from keras_selfattn.rows.targets import ANSWERS
 from keras_selfattn.rows.texts import TEXTS
@@ -122,3 +123,17 @@ def test_the_epoch_is_chosen_by_the_edits_of_characters_of_some_answers():
     figures = head_metrics(AnswerHead())
     assert (figures.chooses_epoch(TARGETS), figures.rows_of_epoch) == ("character_error_rate", 500)
     assert figures.chooses_epoch([("",), ("",)]) is None
+
+
+def test_of_words_blanks_between_them_are_no_mistakes():
+    rows = LabelledRows(
+        ["x", "y"], [("HH  AH0 ", "B"), ("B",)], "sounds.csv", kind=TEXTS, target_kind=ANSWERS
+    )
+    outputs = [Answer(text, -0.1, True, (text,), (-0.1,)) for text in ("HH AH0", "B")]
+    head = AnswerHead(Words(["HH", "AH0", "B"], 9), 9)
+    found = report_of(head, rows.targets, outputs).answers["model"]
+    assert (found.exact_match, found.word_error_rate, found.character_error_rate) == (1, 0, 0)
+    assert mistakes_of(head, rows, outputs).rows == []
+    exact = AnswerHead(Characters([*"HA0B "], 9), 9)  # these can write any blanks
+    assert report_of(exact, rows.targets, outputs).answers["model"].exact_match == 0.5
+    assert len(mistakes_of(exact, rows, outputs).rows) == 1

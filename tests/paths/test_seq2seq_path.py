@@ -78,6 +78,51 @@ def test_evaluate_reads_the_columns_of_the_training_and_writes_the_wrong_rows(fo
     assert "Best answers" in (folder / "e.html").read_text(encoding="utf-8")
 
 
+def test_training_goes_on_from_a_run_with_other_rows(folder):
+    (folder / "more.csv").write_text("source,target\n" + "\n".join(f"{w}d,{w[::-1]}" for w in WORDS[:20]))
+    said = invoke(
+        "train",
+        folder / "more.csv",
+        "--task",
+        "seq2seq",
+        "--from",
+        folder / "run",
+        "--epochs",
+        1,
+        "--no-refit",
+        "--output",
+        folder / "next",
+    )
+    words = " ".join(said.split())
+    assert "20 of 20 sources ('d') and 0 of 20 answers have characters that it does not know" in words
+    first, second = (json.loads((folder / name / "config.json").read_text()) for name in ("run", "next"))
+    assert second["model"] == first["model"]
+    assert second["start"]["path"] == str(folder / "run")
+    assert second["start"]["figures"]["rows"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--from", "run", "--width", 32], "--width contradicts"),
+        (["--from", "nowhere"], "There is no model at nowhere. Give a run folder"),
+        (["--from", "marian"], "MarianMTModel of the family 'marian' (config.json)"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused_by_name(folder, monkeypatch, given, told):
+    monkeypatch.chdir(folder)
+    (folder / "marian").mkdir(exist_ok=True)
+    (folder / "marian" / "config.json").write_text(
+        '{"model_type": "marian", "architectures": ["MarianMTModel"]}'
+    )
+    asked = ["train", "train.csv", "--task", "seq2seq", "--source", "word", "--target", "backwards"]
+    done = CliRunner().invoke(main, [str(each) for each in [*asked, *given, "--output", "other"]])
+    assert done.exit_code == 1
+    assert told in " ".join(done.output.split())
+    assert "hf download" not in done.output
+    assert not (folder / "other").exists()
+
+
 def test_predict_writes_answers_beside_the_rows(folder):
     invoke("predict", folder / "run", "--file", folder / "test.csv", "--output", folder / "out.csv")
     rows = lines_of(folder / "out.csv")

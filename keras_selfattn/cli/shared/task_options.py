@@ -138,11 +138,16 @@ def check_width(settings: Mapping[str, Any]) -> None:
         raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
 
 
-def check_start_exists(start: Path) -> None:
-    """Raise an error if there is no model at `start`; called before a file is read."""
+def check_start_exists(start: Path, *, folders: bool = True) -> None:
+    """Raise an error if there is no model at `start`; called before a file is read.
+
+    Args:
+        start: the path.
+        folders: False if no pretrained model's folder would do.
+    """
     saved = start if start.suffix == ".keras" else start / "model.keras"
     if not saved.is_file() and not holds_pretrained(start):
-        raise ConfigError(f"--from: {lacks(start)}")
+        raise ConfigError(f"--from: {lacks(start, folders=folders)}")
 
 
 def check_start(begun: Any, settings: dict[str, Any]) -> None:

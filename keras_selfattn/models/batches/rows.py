@@ -34,11 +34,17 @@ class Rows(NamedTuple):
         return Rows(self.inputs[place], self.targets[place], weights)
 
 
-def check_columns(what: str, rows: Rows) -> None:
-    """Raise DataError for no rows, or columns of unequal length; `what` names the inputs, in the plural."""
+def check_columns(what: str, rows: Rows, targets: str = "labels") -> None:
+    """Raise DataError for no rows, or columns of unequal length.
+
+    Args:
+        what: the name of the inputs, in the plural.
+        rows: the columns.
+        targets: the name of the targets, in the plural.
+    """
     if not rows.inputs:
         raise DataError("There are no rows. Give at least one.")
-    for name, column in (("labels", rows.targets), ("sample weights", rows.weights)):
+    for name, column in ((targets, rows.targets), ("sample weights", rows.weights)):
         if column is not None and len(column) != len(rows.inputs):
             raise DataError(
                 f"{what} and {name} differ in number. Received {len(rows.inputs)} and {len(column)}."

@@ -168,6 +168,17 @@ class Head(ABC):
             raise ConfigError(f"`class_weight` is for one label a row. The task is {self.task}.")
         return None
 
+    def out_of_reach(self, targets: Sequence[Any], what: str = "rows") -> str:
+        """Return a sentence about rows whose target no answer of the model can equal, or "".
+
+        Labels that the model does not know are told by their names elsewhere.
+
+        Args:
+            targets: as `read` returns them.
+            what: the name of the rows in the sentence.
+        """
+        return ""
+
     @staticmethod  # noqa: B027  most heads have one loss
     def check_validation(targets: Sequence[Any], held_out: Sequence[Any]) -> None:
         """Raise DataError for validation targets that another loss than that of training would measure.

@@ -19,6 +19,9 @@ from keras_selfattn.models.pretrained_folders.folder_fields import NO_EFFECT, RE
 from keras_selfattn.models.pretrained_folders.modernbert import MODERNBERT
 from keras_selfattn.models.subwords import tokenizer_class
 
+# Model types of encoders with decoders, and ends of the names of their classes.
+_WITH_DECODER = frozenset({"bart", "fsmt", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5", "umt5"})
+_WRITERS = ("ForConditionalGeneration", "MTModel", "EncoderDecoderModel")
 # Fixed in MPNet's architecture.
 _MPNET_PADDING, _MPNET_BUCKETS = 1, 32
 
@@ -30,6 +33,7 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
         ConfigError: for an unknown family, a decoder, an invalid padding id, or positions of
             another kind than the family's table.
     """
+    refuse_decoders(config, source)
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise ConfigError(
@@ -56,6 +60,27 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
             f"be {family.padding_id}."
         )
     return replace(family, padding_id=padding)
+
+
+def refuse_decoders(config: Mapping[str, Any], source: str) -> None:
+    """Raise ConfigError for a model that writes texts for texts, such as Marian's, T5 and BART, by its name.
+
+    Args:
+        config: the content of `config.json`.
+        source: the folder, for the message.
+    """
+    kind, named = config.get("model_type"), config.get("architectures")
+    architectures = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+    both = config.get("is_encoder_decoder") is True or kind in _WITH_DECODER
+    if both or any(each.endswith(_WRITERS) for each in architectures):
+        name = f"{', '.join(architectures)} of the family {kind!r}" if architectures else f"{kind!r}"
+        raise ConfigError(
+            f"{source} holds a model with an encoder and a decoder, {name} (config.json), whose weights are "
+            f"not read. The encoders that can be read are {', '.join(sorted(FAMILIES))}. For texts from "
+            "texts, train on rows of your own, `keras-selfattn train pairs.csv --task seq2seq`, and go on "
+            "from such a run with --from. The answers of the folder's model, by `transformers`, can be "
+            "the rows."
+        )
 
 
 def _bert_settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,25 @@ class AnswerHead(Head):
             )
         return cls()
 
+    def comparable(self, text: str) -> str:
+        """Return an answer as it is compared; see `Symbols.comparable`."""
+        return text if self.symbols is None else self.symbols.comparable(text)
+
+    def out_of_reach(self, targets: Sequence[Answers], what: str = "rows") -> str:
+        if self.symbols is None:
+            return ""
+        texts = [text for answers in targets for text in answers]
+        unknown = self.symbols.unknown_in(texts, self.max_new_tokens)
+        # A row whose alternatives are known can be answered.
+        starts = np.cumsum([0, *map(len, targets[:-1])])
+        rows = int(np.logical_and.reduceat(unknown.texts, starts).sum()) if len(targets) else 0
+        if not rows:
+            return ""
+        return (
+            f"The right answers of {rows:,} of {len(targets):,} {what} have {self.symbols.unit} that the "
+            f"model does not know and never writes, such as {unknown.named}."
+        )
+
     @staticmethod
     def read(y: Any) -> list[Answers]:
         """Return the right answers of each row, from texts, or lists of the right ones, in any container.
@@ -95,20 +114,22 @@ class AnswerHead(Head):
 def labels_of(answer: np.ndarray) -> np.ndarray:
     """Return the symbols to learn of an answer with its beginning, int32 `[T + 1]` to `[T]`.
 
-    An unknown symbol becomes padding, which is not learned: no answer can have it.
+    An unknown symbol stays: the loss leaves it out, since no answer can have it, and accuracy counts it as
+    wrong.
 
     Example:
 
         >>> labels_of(np.array([2, 7, 1, 3], np.int32)).tolist()
-        [7, 0, 3]
+        [7, 1, 3]
     """
-    labels = answer[1:]
-    return np.where(labels < NEVER, PADDING, labels).astype(np.int32)
+    return answer[1:]
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class AnswerCrossentropy(keras.losses.Loss):
-    """Cross-entropy of the symbols of answers, mean over those that are not padding.
+    """Cross-entropy of the symbols of answers, mean over those that answers can have.
+
+    Padding and unknown symbols are left out: no logit of these is learned.
 
     Args:
         label_smoothing: share in [0, 1) of each symbol that is spread evenly over those that answers can
@@ -118,7 +139,7 @@ class AnswerCrossentropy(keras.losses.Loss):
         dtype: of the computation.
 
     Call arguments:
-        y_true: int `[batch, length]`, 0 is padding.
+        y_true: int `[batch, length]`, 0 is padding, 1 an unknown symbol.
         y_pred: logits, float32 `[batch, length, vocabulary]`.
         sample_weight: float `[batch]`, `[batch, 1]` or `[batch, length]`, or None.
 
@@ -146,7 +167,7 @@ class AnswerCrossentropy(keras.losses.Loss):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        real: Any = ops.cast(ops.not_equal(y_true, PADDING), self.dtype)  # [B, T]
+        real: Any = ops.cast(ops.greater_equal(y_true, NEVER), self.dtype)  # [B, T]
         if self.reduction == "sum_over_batch_size":  # Keras divides by all positions
             count: Any = ops.cast(ops.size(real), self.dtype)
             real = real * count / ops.maximum(ops.sum(real), 1)
@@ -170,6 +191,8 @@ class AnswerCrossentropy(keras.losses.Loss):
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SymbolAccuracy(keras.metrics.Mean):
     """Share of the symbols of answers that the model gives after the right ones before, without padding.
+
+    An unknown symbol counts as wrong: no answer can have it.
 
     Call arguments:
         y_true, y_pred, sample_weight: as for `AnswerCrossentropy`.

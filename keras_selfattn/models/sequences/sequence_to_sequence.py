@@ -4,6 +4,7 @@ Axes: B (rows), S (symbols of a source), T (symbols of an answer), N (candidates
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import keras
@@ -14,17 +15,18 @@ from keras_selfattn.models.batches.length_sorted import checked_size, padded
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.batches.shapes import lengths_allowed
 from keras_selfattn.models.batches.shares import WHOLE, current_share
-from keras_selfattn.models.batches.sources import BatchSource
+from keras_selfattn.models.batches.sources import BatchSource, is_source
 from keras_selfattn.models.config import SequenceConfig, check_penalty, is_count
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.sequences.decoding import CompiledDecoding, answers_of, rows_at_once
+from keras_selfattn.models.sequences.partly_learned import tell_of_lost, warn_of_cut_answers
 from keras_selfattn.models.sequences.search import SearchSettings
 from keras_selfattn.models.sequences.sequence_batches import SequenceBatches
 from keras_selfattn.models.sequences.sequence_core import NEVER, SequenceCore
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
-from keras_selfattn.models.sequences.symbols import END, PADDING, Symbols, learn_symbols, symbols_of
+from keras_selfattn.models.sequences.sequence_start import SequenceStart, sequence_starting_point
+from keras_selfattn.models.sequences.symbols import PADDING, Symbols, learn_symbols, symbols_of
 from keras_selfattn.models.sequences.text_answer import EMPTY, Answer, AnswerExplanation
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.user_warnings import warn_user
@@ -33,8 +35,6 @@ Tensor = Any
 
 # Sources that are decoded together where nobody says how many.
 _TOGETHER = 64
-# Answers that are read at once, until a known symbol is found.
-_PART = 1024
 # The most passes over at most so many rows, and over more.
 _EPOCHS, _LEAST_EPOCHS = ((3_000, 100), (50_000, 30)), 15
 
@@ -52,6 +52,9 @@ class SequenceToSequence(RawModel):
         config: the model's settings; a `SequenceConfig` or the dict of one.
         vocabulary: what the symbols are made of, as a trained model has it (`symbols.vocabulary`); left out
             before training.
+        start: a trained model to go on from, its run folder or `.keras` file: its config, symbols and
+            weights are those of this one, but for the fields given in `config`. Symbols that the new rows
+            have and it has not stay unknown.
         kwargs: of `keras.Model`, such as `dtype`.
 
     Call arguments:
@@ -63,8 +66,9 @@ class SequenceToSequence(RawModel):
         Logits of the symbol after each of an answer, float32 `[batch, length of the answers, vocabulary]`.
 
     Raises:
-        ConfigError: for a field of the config out of range.
+        ConfigError: for a field of the config out of range, or one that contradicts `start`.
         DataError: for rows that cannot train the model.
+        RunError: for a `start` that is no trained model of answers.
 
     Example:
 
@@ -81,16 +85,25 @@ class SequenceToSequence(RawModel):
     row_kind = TEXTS
     learns = "the symbols of sources and answers"
     returns = "texts"
+    starting_point = staticmethod(sequence_starting_point)
 
     def __init__(
         self,
         config: SequenceConfig | dict[str, Any] | None = None,
         *,
         vocabulary: Sequence[str] | None = None,
+        start: str | Path | SequenceStart | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, **kwargs)
+        if vocabulary is not None and start is not None:
+            raise ConfigError(
+                "`start` is of a model before training, without `vocabulary`. Leave one of them out."
+            )
+        begun = None if start is None else sequence_starting_point(start)
+        super().__init__(config if begun is None else begun.config(config), **kwargs)
+        self.start = begun
         self._symbols: Symbols | None = None
+        self._told: int | None = None
         if vocabulary is not None:
             self._symbols = symbols_of(self.config, vocabulary)
             self._assemble(AnswerHead())
@@ -121,7 +134,7 @@ class SequenceToSequence(RawModel):
 
     def alternatives(self) -> list[dict[str, Any]]:
         tokens = "characters" if self.config.tokens == "pieces" else "pieces"
-        return [
+        changes: list[dict[str, Any]] = [
             {"learning_rate": 2e-3},
             {"dropout": 0.2},
             {"tokens": tokens, "vocabulary_size": None},
@@ -130,36 +143,48 @@ class SequenceToSequence(RawModel):
             {"num_layers": 4},
             {"batch_size": 32},
         ]
+        return [each for each in changes if self.start is None or not self.start.contradicted(each)]
 
     def get_config(self) -> dict[str, Any]:
         vocabulary = None if self._symbols is None else self._symbols.vocabulary
-        return {**super().get_config(), "vocabulary": vocabulary}
+        # Once copied, the weights are this model's.
+        start = None if self.start is None or vocabulary is not None else self.start.path
+        return {**super().get_config(), "vocabulary": vocabulary, "start": start}
 
     # Adapt:
 
+    def _learn(self, rows: Rows | None, head: Head, validation: Any, size: int | None, kwargs: Any) -> Any:
+        if rows is not None and self._head is not None:  # the first rows are told of by `_learn_front_end`
+            AnswerHead.from_targets(rows.targets)  # raises if there is nothing to learn
+            self._tell_of(rows)
+        return super()._learn(rows, head, validation, size, kwargs)
+
     def _learn_front_end(self, rows: Rows) -> None:
-        answers = [text for each in rows.targets for text in each]
         if all(source == each[0] for source, each in zip(rows.inputs, rows.targets, strict=True)):
             warn_user(
                 f"The answer of each of the {len(rows.inputs)} rows is its source, so there is nothing to "
                 "learn but a copy. Check the columns (--source, --target)."
             )
-        self._symbols = symbols = learn_symbols(self.config, [*rows.inputs, *answers])
+        answers = [text for each in rows.targets for text in each]
+        if self.start is None:
+            self._symbols = learn_symbols(self.config, [*rows.inputs, *answers])
+        else:
+            self._symbols = symbols_of(self.config, self.start.symbols.vocabulary)
         self._settings(None, None, None)  # more beams than symbols, before anything is trained
-        self._check_known(answers)
-        warn_of_cut(symbols.rows(rows.inputs)[1], len(rows.inputs), self.config.max_tokens)
-        self._warn_of_cut_answers(answers)
+        self._tell_of(rows)
 
-    def _check_known(self, answers: Sequence[str]) -> None:
-        """Raise DataError if all symbols of all answers are unknown: their ends alone would be learned."""
-        parts = (answers[start : start + _PART] for start in range(0, len(answers), _PART))
-        rows = (self.symbols.answers(part, self.config.max_new_tokens)[0] for part in parts)
-        if not any((row > END).any() for part in rows for row in part):
-            raise DataError(
-                f"None of the {self.config.tokens} of the {len(answers)} answers is frequent enough to be "
-                f"learned: min_count={self.config.min_count}, vocabulary_size={self.config.vocabulary_size}. "
-                'Set `min_count` to 1, or `tokens` to "pieces".'
-            )
+    def _prepare(self, rows: Rows) -> None:
+        if self.start is not None:
+            self.start.copy_to(self.core)
+
+    def _tell_of(self, rows: Rows) -> None:
+        """Warn of rows that are learned in part, once for the same rows."""
+        answers = [text for each in rows.targets for text in each]
+        these = hash((tuple(rows.inputs), tuple(answers)))
+        if these != self._told:
+            start = "" if self.start is None else self.start.path
+            tell_of_lost(self.symbols, self.config, rows.inputs, answers, start)
+            self._told = these
 
     def _build_core(self, head: Any) -> SequenceCore:
         head.symbols, head.max_new_tokens = self.symbols, self.config.max_new_tokens
@@ -169,7 +194,7 @@ class SequenceToSequence(RawModel):
 
     def _forget(self) -> None:
         super()._forget()
-        self._symbols = None
+        self._symbols = self._told = None
 
     # Rows to batches:
 
@@ -296,7 +321,16 @@ class SequenceToSequence(RawModel):
     def _checked(self, texts: Any) -> list[str]:
         self._check_adapted()
         self.check_backend()
-        return self.read_inputs(self.given_rows(texts))
+        return self.read_inputs(self._texts_alone(texts))
+
+    def _texts_alone(self, texts: Any) -> Any:
+        """Return texts in a list or an array; raise DataError for batches of them."""
+        if is_source(texts):
+            raise DataError(
+                f"Texts come as a list or an array here. Received batches, a {type(texts).__name__}: "
+                "`predict` takes them, or give the texts of all batches."
+            )
+        return self.given_rows(texts)
 
     def _settings(
         self, beams: int | None, max_new_tokens: int | None, length_penalty: float | None
@@ -384,7 +418,7 @@ class SequenceToSequence(RawModel):
         """
         self._check_adapted()
         rows = self._with_main_answers(sources, targets)
-        self._warn_of_cut_answers([each[0] for each in rows.targets])
+        warn_of_cut_answers(self.symbols, self.config, [each[0] for each in rows.targets])
         found: list[np.ndarray] = [np.zeros(0, np.float32)] * len(rows.inputs)
         batches = self.batches(rows, batch_size)
         places = iter(batches.order)
@@ -410,7 +444,7 @@ class SequenceToSequence(RawModel):
         own = targets is None
         rows = self._with_main_answers(sources, self.predict(sources) if own else targets)
         if not own:
-            self._warn_of_cut_answers([each[0] for each in rows.targets])
+            warn_of_cut_answers(self.symbols, self.config, [each[0] for each in rows.targets])
         names, found = np.array(self.symbols.names, object), []  # NumPy's own strings drop a last NUL
         read = self._features(rows.inputs)
         written = self.symbols.answers([each[0] for each in rows.targets], self.config.max_new_tokens)[0]
@@ -420,16 +454,8 @@ class SequenceToSequence(RawModel):
         return found
 
     def _with_main_answers(self, sources: Any, targets: Any) -> Rows:
-        rows = self.read_rows(self.given_rows(sources), targets, None, AnswerHead)
+        rows = self.read_rows(self._texts_alone(sources), targets, None, AnswerHead)
         return Rows(rows.inputs, [each[:1] for each in rows.targets])
-
-    def _warn_of_cut_answers(self, answers: Sequence[str]) -> None:
-        most = self.config.max_new_tokens
-        if cut := self.symbols.answers(answers, most)[1]:
-            warn_user(
-                f"{cut} of {len(answers)} answers are longer than max_new_tokens={most} symbols. They are "
-                "cut there, and their end is not learned or scored."
-            )
 
     # Quantize:
 

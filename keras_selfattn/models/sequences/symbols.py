@@ -7,9 +7,10 @@ Axes: B (texts), S (symbols of a source), L (symbols of an answer), V (vocabular
 """
 
 import abc
+import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -27,8 +28,33 @@ Tensor = Any
 PADDING, UNKNOWN, BEGIN, END = range(len(SPECIAL_PIECES))
 """The ids of the special symbols: those of `SPECIAL_PIECES`."""
 _MOST_SYMBOLS = 20_000
+# As `SPACE`: Python's own blanks without control characters, which are symbols.
+_BLANKS = re.compile(r"[^\S\x1c-\x1f\x85]+")
+# Texts whose unknown symbols are named.
+_NAMED = 5
 # Texts and characters read at once, to bound the memory of the tensors between.
 _CHUNK, _CHARACTERS = 4096, 2**24
+
+
+class Unknown(NamedTuple):
+    """The symbols of texts that a vocabulary lacks.
+
+    texts: bool `[B]`, True for a text that has some.
+    symbols: a few of them, in the order of the texts.
+    """
+
+    texts: np.ndarray
+    symbols: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of texts that have some."""
+        return int(self.texts.sum())
+
+    @property
+    def named(self) -> str:
+        """The few symbols, for a message."""
+        return ", ".join(map(repr, self.symbols))
 
 
 class SymbolSettings(PieceSettings, Protocol):
@@ -64,6 +90,9 @@ class Symbols(abc.ABC):
         >>> ids.to_list(), symbols.texts(ids.numpy())
         ([[5, 4, 1, 3]], ['HH AH0'])
     """
+
+    # What one text consists of, in the plural: a value of `tokens`.
+    unit: ClassVar[str]
 
     def __init__(self, vocabulary: Sequence[str], max_tokens: int) -> None:
         self.vocabulary = list(vocabulary)
@@ -152,6 +181,22 @@ class Symbols(abc.ABC):
                 )
         return found
 
+    def unknown_in(self, texts: Sequence[str], most: int = 2**31 - 1) -> Unknown:
+        """Return which texts have symbols that no id stands for, and a few of these.
+
+        Args:
+            texts: sources or answers.
+            most: symbols of a text that are looked at.
+        """
+        return Unknown(np.zeros(len(texts), bool))
+
+    def comparable(self, text: str) -> str:
+        """Return a text in the form in which it is compared with an answer: with one blank between words.
+
+        Pieces and characters write any blanks, so of these it is the text itself.
+        """
+        return text
+
     def texts(self, ids: Any) -> list[str]:
         """Return the text of each row of ids, int `[B, L]` or B rows of any lengths.
 
@@ -188,6 +233,8 @@ def _longer(rows: Sequence[np.ndarray], most: int) -> int:
 
 class Pieces(Symbols):
     """Byte-level byte pairs that were learned from texts: every text has them, and none is unknown."""
+
+    unit = "pieces"
 
     def __init__(self, vocabulary: Sequence[str], max_tokens: int) -> None:
         super().__init__(vocabulary, max_tokens)
@@ -251,12 +298,25 @@ class _Listed(Symbols):
         return self._texts
 
     def symbols(self, texts: Tensor, most: int) -> Any:
-        found = self.split(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace"), most)
+        found = self._split(texts, most)
         return found.with_values(self._table.lookup(found.values))
+
+    def unknown_in(self, texts: Sequence[str], most: int = 2**31 - 1) -> Unknown:
+        lacks = [(ids == UNKNOWN).any() for ids in self._first_symbols(texts, most)]
+        first = [text for text, lacking in zip(texts, lacks, strict=True) if lacking][:_NAMED]
+        symbols = self._split(as_strings(first), most).values
+        unknown = symbols.numpy()[self._table.lookup(symbols).numpy() == UNKNOWN]
+        named = dict.fromkeys(symbol.decode() for symbol in unknown.tolist())
+        return Unknown(np.array(lacks, bool), tuple(named)[:_NAMED])
+
+    def _split(self, texts: Tensor, most: int) -> Any:
+        return self.split(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace"), most)
 
 
 class Characters(_Listed):
     """Characters of Unicode, blanks and line ends included; in an answer nothing is between them."""
+
+    unit = "characters"
 
     @classmethod
     def split(cls, texts: Tensor, most: int) -> Any:
@@ -267,6 +327,8 @@ class Characters(_Listed):
 class Words(_Listed):
     """Symbols between blanks, such as the phonemes "HH AH0"; in an answer one blank is between them."""
 
+    unit = "words"
+
     @classmethod
     def split(cls, texts: Tensor, most: int) -> Any:
         return tf.strings.split(tf.strings.regex_replace(texts, SPACE, " "))[:, :most]
@@ -275,6 +337,9 @@ class Words(_Listed):
     def bytes_of_ids(self) -> list[bytes]:
         return [each and b" " + each for each in super().bytes_of_ids]
 
+    def comparable(self, text: str) -> str:
+        return _BLANKS.sub(" ", text).strip(" ")
+
     def texts(self, ids: Any) -> list[str]:
         return [text.removeprefix(" ") for text in super().texts(ids)]
 
@@ -282,7 +347,7 @@ class Words(_Listed):
         return tf.strings.regex_replace(super().graph_texts(ids), "^ ", "")
 
 
-_KINDS: dict[str, type[Symbols]] = {"pieces": Pieces, "characters": Characters, "words": Words}
+_KINDS: dict[str, type[Symbols]] = {kind.unit: kind for kind in (Pieces, Characters, Words)}
 
 
 def symbols_of(config: SymbolSettings, vocabulary: Sequence[str]) -> Symbols:

@@ -80,7 +80,17 @@ def test_answers_that_are_all_blank_are_refused():
         AnswerHead.from_targets([("",), (" ", "")])
 
 
-def test_what_is_learned_of_an_answer_ends_with_the_end_and_leaves_out_unknown_symbols():
+def test_what_is_learned_of_an_answer_ends_with_the_end_and_keeps_unknown_symbols():
     head = AnswerHead(Characters(["a", "b"], 9), 4)
-    assert [labels.tolist() for labels in head.encoded([("ab",), ("axb", "a")])] == [[4, 5, 3], [4, 0, 5, 3]]
+    assert [labels.tolist() for labels in head.encoded([("ab",), ("axb", "a")])] == [[4, 5, 3], [4, 1, 5, 3]]
     assert labels_of(np.array([2, 4, 4], np.int32)).tolist() == [4, 4]  # cut: no end is learned
+
+
+def test_unknown_symbols_are_left_out_of_the_loss_and_wrong_for_the_accuracy():
+    logits, labels = np.zeros((1, 3, 6), "float32"), np.array([[5, 1, 0]])
+    logits[0, :, 5] = 1
+    expected = np.log(np.exp(logits[0, 0]).sum()) - 1
+    assert float(AnswerCrossentropy()(labels, logits)) == pytest.approx(expected, abs=1e-5)
+    accuracy = SymbolAccuracy()
+    accuracy.update_state(labels, logits)
+    assert float(accuracy.result()) == 0.5

@@ -221,7 +221,7 @@ def test_what_gives_no_answers_says_what_does(model, monkeypatch):
 
 def test_answers_of_rare_symbols_alone_are_refused():
     model = models.SequenceToSequence({**SMALL, "tokens": "words", "min_count": 2})
-    with pytest.raises(DataError, match="None of the words of the 3 answers is frequent enough.*min_count=2"):
+    with pytest.raises(DataError, match="None of the words of the 3 answers is known.*min_count=2"):
         model.adapt(["one of", "two of", "three of"], ["un", "deux", "trois"])
     assert not model.built
 

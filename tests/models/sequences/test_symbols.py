@@ -186,3 +186,24 @@ def test_ids_of_no_symbol_are_refused():
     with pytest.raises(DataError, match="Ids of pieces are 0 to 6. Received 3 to 7"):
         KINDS["words"].texts([[7, END]])
     assert FIRST + len(KINDS["words"].vocabulary) == KINDS["words"].size == 7
+
+
+def test_texts_with_unknown_symbols_are_told_and_a_few_of_these_named():
+    found = KINDS["characters"].unknown_in(["hello", "héllo Ж", "", "ЖЦ", "é"])
+    assert (found.texts.tolist(), found.count) == ([False, True, False, True, True], 3)
+    assert found.symbols == ("é", "Ж", "Ц")
+    assert KINDS["words"].unknown_in(["hello  there", "hello"]).named == "'there'"
+    assert KINDS["words"].unknown_in(["hello there"], 1).count == 0  # beyond the cut
+    assert KINDS["pieces"].unknown_in(["漢", ""]).count == 0
+    assert KINDS["words"].unknown_in([]).count == 0
+
+
+@every_kind
+def test_a_text_is_compared_in_the_blanks_that_answers_have(symbols):
+    text = "\u3000hello\u00a0 \tWorld\n"
+    (row,), _ = symbols.answers([text], 99)
+    if not symbols.unknown_in([text]).count:
+        assert symbols.comparable(text) == symbols.texts([row])[0]
+    expected = "hello World" if symbols is KINDS["words"] else text
+    assert symbols.comparable(text) == expected
+    assert KINDS["words"].comparable(" a\x1cb ") == "a\x1cb"  # a control character is part of a symbol
