@@ -333,6 +333,7 @@ def sequences(
     store = None if results is None else Store(results, benchmark.FIGURE)
     table = benchmark.run(_settings(settings), data, seeds, epochs, store)
     shown = {"test exact": "exact", "longer exact": "exact, longer", "test symbol errors": "symbol errors"}
+    shown |= {"4 beams exact": "exact, 4 beams", "4 beams symbol errors": "symbol errors, 4 beams"}
     shown |= {"seconds": "seconds", "cpu s": "CPU s", **_MEMORY}
     report(table, shown, csv_file, plot, ("test exact", "exact answers"))
 

@@ -62,6 +62,12 @@ class Store:
             if line.strip():
                 self._take(number, line)
 
+    def folder(self, key: Key) -> Path:
+        """Return a folder beside the file for what a measurement leaves until it is done; it is made."""
+        folder = self._path.parent / f".{self._path.name}.{key.configuration}-{key.seed}-{key.fold}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def get(self, key: Key) -> dict[str, Any] | None:
         """Return the row of that key, or None if it has not been measured."""
         return self._found.get(key)

@@ -1,13 +1,21 @@
 """Models from texts to texts trained on the same rows: ours, and Phonetisaurus' for pronunciations."""
 
+import functools
+import json
+import resource
+import shutil
+import subprocess
+import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.peers.measured_training import measured
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import TrainingError
 
 
 class SequenceRows(NamedTuple):
@@ -21,7 +29,14 @@ class SequenceRows(NamedTuple):
     test: dict[str, LabelledRows]
 
 
-def ours(rows: SequenceRows, config: dict[str, Any], given: dict[str, Any], seed: int) -> dict[str, float]:
+def ours(
+    rows: SequenceRows,
+    config: dict[str, Any],
+    given: dict[str, Any],
+    seed: int,
+    beams: Sequence[int] = (),
+    folder: Path | None = None,
+) -> dict[str, float]:
     """Train like `keras-selfattn train --task seq2seq`.
 
     Args:
@@ -29,51 +44,114 @@ def ours(rows: SequenceRows, config: dict[str, Any], given: dict[str, Any], seed
         config: fields of the model's config.
         given: fields of the training's config that are not the advised ones.
         seed: of weights, order and dropout.
+        beams: of further searches for the answers to the part "test".
+        folder: where a training that is stopped leaves a checkpoint after each epoch, from which the same
+            call goes on; None for none.
     """
     from keras_selfattn.cli.shared.backend import import_tensorflow
 
     import_tensorflow(batches=True)
+    import keras
+
     from keras_selfattn import models, training
 
     model = models.SequenceToSequence(config)
     settings = {**model.advised_training(len(rows.train)), **given, "seed": seed}
 
-    def train() -> Any:
-        with tempfile.TemporaryDirectory() as output:
-            return training.train(
-                rows.train,
-                f"{output}/run",
-                model=model,
-                config=training.TrainConfig(**settings),
-                validation=rows.development,
-                verbose=0,
-            )
-
-    run, figures = measured(train)
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as output:
+        used = UsedTime(Path(output, "used.json"))
+        train = functools.partial(
+            training.train,
+            rows.train,
+            Path(output, "run"),
+            model=model,
+            config=training.TrainConfig(**settings),
+            validation=rows.development,
+            overwrite=True,
+            resume=folder is not None,
+            callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=used.keep)],
+            verbose=0,
+        )
+        run, figures = measured(train)
+    figures |= {name: figures[name] + seconds for name, seconds in used.before.items()}
     figures["best epoch"] = run.best_epoch
     for part, tested in rows.test.items():
         figures |= _figures(part, tested, run.model.predict(tested.inputs, verbose=0))
+    for width in beams:
+        tested = rows.test["test"]
+        answers = run.model.generate(tested.inputs, beams=width)
+        figures |= _figures(f"{width} beams", tested, [answer.text for answer in answers])
     return figures
 
 
+class UsedTime:
+    """Keep the time that a training has taken, for one that goes on from its checkpoint.
+
+    Args:
+        file: holds it after each epoch.
+
+    Attributes:
+        before: wall and CPU seconds of the stopped trainings before, by the names of their figures.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._begin = file, (time.perf_counter(), time.process_time())
+        self.before: dict[str, float] = {"seconds": 0.0, "cpu s": 0.0}
+        if file.exists():
+            self.before = json.loads(file.read_text(encoding="utf-8"))
+
+    def keep(self, *_: Any) -> None:
+        """Write the time so far: a callback of the end of an epoch."""
+        wall, cpu = self._begin
+        now = {"seconds": time.perf_counter() - wall, "cpu s": time.process_time() - cpu}
+        added = {name: seconds + now[name] for name, seconds in self.before.items()}
+        self._file.write_text(json.dumps(added), encoding="utf-8")
+
+
 def phonetisaurus(rows: SequenceRows, *_: Any) -> dict[str, float]:
-    """Train Phonetisaurus' joint n-gram transducer of graphemes and phonemes, with its defaults.
+    """Train Phonetisaurus' joint n-gram transducer of graphemes and phonemes, with its package's settings.
 
     Sources are letters between blanks; it has no seed, and reads no development rows.
     """
     import phonetisaurus as peer  # pyright: ignore[reportMissingImports]
 
-    lexicon: dict[str, list[list[str]]] = defaultdict(list)
-    for source, answers in zip(rows.train.inputs, rows.train.targets, strict=True):
-        lexicon[_joined(source)] += [answer.split() for answer in answers]
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder, "model.fst")
-        _, figures = measured(lambda: peer.train(lexicon, model))
+        lexicon, model = Path(folder, "lexicon.txt"), Path(folder, "train", "model.fst")
+        lexicon.write_text(_lexicon(rows.train), encoding="utf-8")
+        # The command of `peer.train`, which does not flush its own copy of the lexicon: its end is lost.
+        command = ["phonetisaurus-train", "--lexicon", str(lexicon), "--seq2_del"]
+        environment = peer.guess_environment()
+        program = shutil.which(command[0], path=environment["PATH"])
+        figures = _of_programs(lambda: _quietly([program, *command[1:]], folder, environment))
         for part, tested in rows.test.items():
             words = [_joined(source) for source in tested.inputs]
             found = {word: " ".join(phonemes) for word, phonemes in peer.predict(words, model)}
             figures |= _figures(part, tested, [found.get(word, "") for word in words])
     return figures
+
+
+def _lexicon(rows: LabelledRows) -> str:
+    """Return a line for each right answer: the letters, a tab, and the phonemes."""
+    pairs = zip(rows.inputs, rows.targets, strict=True)
+    return "".join(f"{_joined(source)}\t{answer}\n" for source, answers in pairs for answer in answers)
+
+
+def _quietly(command: Sequence[Any], folder: str, environment: dict[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    if done.returncode:
+        raise TrainingError(f"{command[0]}: {done.stderr.decode(errors='replace')[-300:]}")
+
+
+def _of_programs(work: Callable[[], Any]) -> dict[str, float]:
+    """Return the wall and CPU seconds of the first programs that this process runs, and their memory."""
+    begin = time.perf_counter()
+    work()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "seconds": time.perf_counter() - begin,
+        "cpu s": used.ru_utime + used.ru_stime,
+        "memory MB": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6,
+    }
 
 
 def _joined(source: str) -> str:

@@ -1,8 +1,10 @@
 """`benchmarks sequences`: what models from texts to texts learn: tasks known exactly, and pronunciations."""
 
 import importlib.util
+import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,9 @@ POSITIONS = ("sinusoidal", "rotary", "alibi", "t5", "shaw")
 PRONUNCIATIONS = "cmudict"
 _TRAIN, _TEST = 20_000, 2_000
 _QUICK = 64
+# 115,000 short rows: a narrow model, in batches of 128 rows of some 16 symbols each.
+_SPELLING = {"tokens": "words", "width": 128, "decoder_layers": 2, "dropout": 0.0}
+_SHORT_ROWS = {"batch_size": 128, "learning_rate": 2e-3, "epochs": 7}
 _NOTES = [
     "Each training has one thread. Longer rows are of 8 and 9 digits where 1 to 7 are learned, and of 41 to "
     "50 characters where 1 to 40 are; dates have none.",
@@ -40,23 +45,30 @@ class _Job:
     contestant: str
     train: Callable[..., dict[str, float]]
     config: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    beams: tuple[int, ...] = ()
+    threads: int | None = 1  # None for as many as there are cores
 
     def figures(
         self, rows: SequenceRows, given: Mapping[str, Any], seed: int, store: Store | None
     ) -> dict[str, float]:
         """Return the figures of the training, known or measured now."""
+        given = {**self.training, **given}
         parts = [rows.train, rows.development, *rows.test.values()]
         configuration = fingerprint(
-            config=dict(self.config), given=dict(given), data=data_digest(parts), versions=versions()
+            config=dict(self.config), given=given, data=data_digest(parts), versions=versions()
         )
         key = Key(self.set, self.contestant, seed, 0, configuration)
         known = None if store is None else store.get(key)
         if known is not None:
             return known["figures"]
-        with one_thread():
-            found = in_own_process(self.train, rows, dict(self.config), dict(given), seed)
-        if store is not None:
-            store.add(key, {"figures": found, "given": dict(given)})
+        folder = None if store is None else store.folder(key)
+        arguments = rows, dict(self.config), given, seed, self.beams, folder
+        with one_thread() if self.threads == 1 else nullcontext():
+            found = in_own_process(self.train, *arguments)
+        if store is not None and folder is not None:
+            store.add(key, {"figures": found, "given": given})
+            shutil.rmtree(folder)
         return found
 
 
@@ -98,7 +110,7 @@ def _jobs(data: Path | None) -> dict[str, list[_Job]]:
     }
     if data is not None:
         found[PRONUNCIATIONS] = [
-            _Job(PRONUNCIATIONS, "ours", ours, {"tokens": "words"}),
+            _Job(PRONUNCIATIONS, "ours", ours, _SPELLING, _SHORT_ROWS, beams=(4,), threads=None),
             _Job(PRONUNCIATIONS, "Phonetisaurus", sequence_models.phonetisaurus),
         ]
     return found

@@ -173,7 +173,7 @@ def train(
     # Open the places: the cluster of the trials, the folder of checkpoints, the draft of the run folder.
     connected = nullcontext() if side_by_side is None else cluster_of(side_by_side)
     with connected as cluster, _open_folders(Path(output), resume, overwrite, group) as (kept, draft):
-        report(f"Training on {rows_in_words(rows)}")
+        report(f"Training on {rows_in_words(splits.all)}")
         started = time.perf_counter()
         # Only who goes on, or shares steps with others, must know whether the training is the same.
         digests = training_digests(model, config, splits.all, splits.validation) if resume or group else {}

@@ -1,12 +1,13 @@
 """Trainings of the benchmark `sequences` are done once, and their rows are those that were asked for."""
 
 import gzip
+import json
 from functools import partial
 
 import pytest
 
 from benchmarks.accuracy.store import Store
-from benchmarks.peers.sequence_models import SequenceRows, _figures
+from benchmarks.peers.sequence_models import SequenceRows, UsedTime, _figures, _lexicon
 from benchmarks.rounds import Settings
 from benchmarks.sequences import learning
 from keras_selfattn.data.labelled import LabelledRows
@@ -41,7 +42,8 @@ def test_rows_of_pronunciations_have_alternatives_where_they_are_measured(tmp_pa
 def test_a_training_that_is_in_the_results_is_not_repeated(tmp_path, monkeypatch):
     done = []
 
-    def own_process(train, rows, config, given, seed):
+    def own_process(train, rows, config, given, seed, beams, folder):
+        assert folder.is_dir()
         done.append((config["position"], given, seed))
         return {"test exact": 0.5 + seed / 4, "cpu s": 1.0}
 
@@ -53,6 +55,7 @@ def test_a_training_that_is_in_the_results_is_not_repeated(tmp_path, monkeypatch
     [result] = table.results
     assert (result.row, result.contestant, result.figures["test exact"]) == ("reversal", "rotary", 0.75)
     assert result.note == "exact 50.00% to 100.00%"
+    assert list(tmp_path.iterdir()) == [file]  # no folders of trainings that are done
     assert measure(2, Store(file, learning.FIGURE)).results == table.results
     assert len(done) == 3
     measure(5, Store(file, learning.FIGURE))
@@ -60,7 +63,8 @@ def test_a_training_that_is_in_the_results_is_not_repeated(tmp_path, monkeypatch
 
 
 def test_a_contestant_that_fails_leaves_the_others_their_rows(monkeypatch):
-    def own_process(train, rows, config, given, seed):
+    def own_process(train, rows, config, given, seed, beams, folder):
+        assert folder is None
         if config["position"] == "alibi":
             raise TrainingError("no memory")
         return {"test exact": 1.0}
@@ -79,3 +83,21 @@ def test_rows_of_exact_tasks_have_a_part_of_longer_ones(task):
     assert isinstance(rows, SequenceRows)
     assert set(rows.test) == ({"test"} if task == "dates" else {"test", "longer"})
     assert all(type(answers) is tuple and len(answers) == 1 for answers in rows.train.targets)
+
+
+def test_the_time_of_a_stopped_training_counts(tmp_path):
+    file = tmp_path / "used.json"
+    first = UsedTime(file)
+    assert first.before == {"seconds": 0.0, "cpu s": 0.0}
+    first.keep()
+    kept = json.loads(file.read_text())
+    assert kept["seconds"] > 0
+    second = UsedTime(file)
+    assert second.before == kept
+    second.keep()
+    assert json.loads(file.read_text())["seconds"] > kept["seconds"]
+
+
+def test_the_lexicon_of_the_peer_has_a_line_for_each_answer():
+    """Its package writes the lexicon without a flush, so that the last 8 kB of it are not learned."""
+    assert _lexicon(ROWS) == "ab\tX Y\nab\tX\nc\tZ\n"
