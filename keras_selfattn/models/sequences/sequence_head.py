@@ -11,10 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.layers.tensorflow import runs_kernels
-from keras_selfattn.layers.tensorflow.many_logits import first_highest, smoothed_crossentropy
 from keras_selfattn.models.batches.sample_weights import aligned
 from keras_selfattn.models.heads.class_heads import Head
+from keras_selfattn.models.heads.many_logits import crossentropy, highest
 from keras_selfattn.models.sequences.sequence_core import NEVER
 from keras_selfattn.models.sequences.symbols import PADDING, Symbols
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
@@ -181,16 +180,7 @@ class AnswerCrossentropy(keras.losses.Loss):
         labels: Any = ops.maximum(ops.cast(y_true, "int32"), NEVER)  # of padding any, but none of -1e9
         size = y_pred.shape[-1]
         share = np.where(np.arange(size) < NEVER, 0, 1 / (size - NEVER)).astype(np.float32)
-        if runs_kernels(y_pred):
-            flat = ops.reshape(labels, [-1]), ops.reshape(y_pred, [-1, size])
-            return ops.reshape(smoothed_crossentropy(*flat, self.label_smoothing, share), ops.shape(labels))
-        found: Any = ops.sparse_categorical_crossentropy(labels, y_pred, from_logits=True)  # [B, T]
-        if not self.label_smoothing:
-            return found
-        # Of the labels' logits and of the mean logit: no second tensor of the size of the logits.
-        of_labels: Any = ops.take_along_axis(y_pred, labels[..., None], axis=-1)[..., 0]
-        mean: Any = ops.matmul(y_pred, ops.convert_to_tensor(share[:, None], y_pred.dtype))[..., 0]
-        return found + self.label_smoothing * (of_labels - mean)
+        return crossentropy(labels, y_pred, self.label_smoothing, share)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -211,8 +201,7 @@ class SymbolAccuracy(keras.metrics.Mean):
     """
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        kernels = runs_kernels(y_pred)
-        chosen: Any = first_highest(y_pred) if kernels else ops.argmax(y_pred, axis=-1)  # [B, T]
+        chosen: Any = highest(y_pred)  # [B, T]
         known: Any = ops.cast(y_true, chosen.dtype)
         weights: Any = ops.cast(ops.not_equal(known, PADDING), self.dtype)
         if sample_weight is not None:
