@@ -299,6 +299,36 @@ def decoding(
     report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of a sentence"))
 
 
+@main.command("training-steps")
+@_options
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="File with a source a line, such as train.en.",
+)
+@click.option("--target", default=".de", help="Ending of the file with the answers, as for `train`.")
+def training_steps(
+    data: Path, target: str, csv_file: Path | None, plot: Path | None, **settings: Any
+) -> None:
+    """A step of training from texts to texts, on real pairs: ours, and torch's layers of `nn.Transformer`.
+
+    Both have the same weights, batches and loss. CPU ms are of one step.
+    """
+    from benchmarks.sequences import training_steps as benchmark
+    from keras_selfattn.data.text_answers import read_answers
+
+    check_plot(plot)
+    table = benchmark.run(_settings(settings), read_answers(data, target=target))
+    report(
+        table,
+        {**_CPU, **_WALL, **_MEMORY, "loss": "loss"},
+        csv_file,
+        plot,
+        ("cpu median ms", "CPU ms of a step"),
+    )
+
+
 @main.command("sequences")
 @_options
 @click.option(
