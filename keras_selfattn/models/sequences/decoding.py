@@ -63,7 +63,7 @@ def logits_of_many_steps(embedding: SharedEmbedding, rows: Tensor) -> Callable[[
     size = embedding.vocabulary_size
     more = -size % PART
     there = (np.arange(size + more) >= NEVER) & (np.arange(size + more) < size)
-    never = np.where(there, 0, -np.inf).astype(np.float32)
+    never: Any = np.where(there, 0, -np.inf).astype(np.float32)
 
     def added(product: Tensor) -> Tensor:
         return tf.nn.bias_add(tf.cast(product, tf.float32), never)

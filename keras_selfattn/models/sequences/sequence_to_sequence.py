@@ -357,7 +357,7 @@ class SequenceToSequence(RawModel):
     def _prefixes(self, prefix: str | Sequence[str], rows: int, most: int) -> list[np.ndarray]:
         """Return the checked ids with which each answer begins, int32 `[P]`."""
         many: Any = [prefix] * rows if isinstance(prefix, str) else prefix
-        texts = list(many) if hasattr(many, "__iter__") else [None]
+        texts: list[Any] = list(many) if hasattr(many, "__iter__") else [None]
         if len(texts) != rows or not all(isinstance(text, str) for text in texts):
             raise ConfigError(
                 f"`prefix` must be a str, or one for each of the {rows} texts. Received {prefix!r:.60}."
