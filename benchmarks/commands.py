@@ -337,7 +337,9 @@ def training_steps(
     help="Folder that holds `cmudict`; without it, the tasks that the benchmark makes alone.",
 )
 @click.option("--seeds", type=click.IntRange(1), default=1, help="How often each is trained.")
-@click.option("--epochs", type=click.IntRange(1), help="Of ours, at most; by default what the model advises.")
+@click.option(
+    "--epochs", type=click.IntRange(1), help="Of ours, at most; by default the benchmark's own for each task."
+)
 @click.option(
     "--results",
     type=click.Path(path_type=Path, dir_okay=False),
