@@ -111,6 +111,7 @@ OPTIONS = (
         metavar="SEPARATOR",
         without="one answer a row, or a JSON list",
     ),
+    OptionSpec("--decoder-layers", "Decoder blocks.", kind=int, least=1, without="3"),
     OptionSpec(
         "--max-new-tokens",
         "The most symbols of an answer, its end included.",

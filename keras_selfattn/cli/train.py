@@ -71,7 +71,7 @@ _PANELS = {
     **panels_of_tasks(),
     "Model, of all tasks": encoder_options(
         "128; of series 64; of seq2seq 256",
-        "2; of texts 1; of seq2seq 3, as always in its decoder",
+        "2; of texts 1; of seq2seq 3",
         "0.1; of texts without a pretrained encoder 0.2",
     ),
     "Training, of all tasks": (
