@@ -107,7 +107,7 @@ _PANELS = {
             "--refit/--no-refit",
             default=None,
             help="Train again on all rows, where a tenth was held out.",
-            without="refit; of images, and over 2000 rows of a pretrained encoder, no-refit",
+            without="refit; of images, seq2seq, and over 2000 rows of a pretrained encoder, no-refit",
         ),
         RESUME,
         SEED,

@@ -40,6 +40,8 @@ from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_
 # Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
 _ENOUGH_ROWS = 100
+# The end of the names of figures that are better if they are lower.
+_ERROR_RATE = "error_rate"
 
 FitEncoders = Callable[
     [Sequence[RawModel], LabelledRows, Sequence[TrainConfig], int, bool], Iterable[RawModel]
@@ -177,9 +179,24 @@ def _early_stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Call
 
 
 class _EarlyStopping(keras.callbacks.EarlyStopping):
-    """Keras' callback, with the best weights in a temporary file: a large model is in memory once less."""
+    """Keras' callback, with the best weights in a temporary file: a large model is in memory once less.
+
+    An error rate of answers can stay the same for epochs in which the model learns: all answers are alike
+    first. So an epoch with a better validation loss is none without progress there.
+    """
 
     _kept: "Sequence[np.ndarray] | _WeightsInFile | None" = None
+    least_loss = math.inf
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        super().on_train_begin(logs)
+        self.least_loss = math.inf
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        loss = (logs or {}).get("val_loss", math.inf)
+        if self.monitor.endswith(_ERROR_RATE) and loss < self.least_loss:
+            self.least_loss, self.wait = loss, -1  # 0 once this epoch is counted
+        super().on_epoch_end(epoch, logs)
 
     @property
     def best_weights(self) -> Sequence[np.ndarray] | None:
@@ -217,7 +234,7 @@ class _WeightsInFile:
 
 def _mode(monitored: str) -> Literal["min", "max"]:
     """Return the direction in which a metric is better: of losses and errors down, of other figures up."""
-    return "min" if monitored == "val_loss" or monitored.endswith("error_rate") else "max"
+    return "min" if monitored == "val_loss" or monitored.endswith(_ERROR_RATE) else "max"
 
 
 class _FigureMeasured(keras.callbacks.Callback):

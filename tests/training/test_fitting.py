@@ -230,3 +230,36 @@ def test_a_loss_that_is_no_number_is_told_before_answers_are_searched_for():
     for logs in ({"loss": np.nan, "val_loss": 1.0}, {"loss": 1.0, "val_loss": np.inf}):
         with pytest.raises(TrainingError, match="NaN or infinite. Lower the learning rate; it was 7"):
             measured.on_epoch_end(0, logs)
+
+
+@pytest.mark.parametrize(
+    ("losses", "rates", "stops"),
+    [
+        ([4, 3, 2, 1.5, 1.2, 1.1], [0.4] * 6, None),  # a plateau of the figure, while the loss falls
+        ([4, 3, 3, 3, 3, 3], [0.4] * 6, 3),
+        ([1, 2, 3, 4, 5, 6], [0.4, 0.3, 0.3, 0.3, 0.3, 0.3], 3),
+        ([1, 2, 3, 4, 5, 6], [0.6, 0.5, 0.4, 0.3, 0.2, 0.1], None),
+    ],
+)
+def test_answers_are_waited_for_while_their_loss_falls(losses, rates, stops):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.build((None, 1))
+    stopping = fitting._early_stopping("val_character_error_rate", training.TrainConfig(patience=2))
+    stopping.set_model(model)
+    for _ in range(2):  # a second fit begins anew
+        stopping.on_train_begin()
+        model.stop_training, found = False, None
+        for epoch, (loss, rate) in enumerate(zip(losses, rates, strict=True)):
+            stopping.on_epoch_end(epoch, {"val_loss": loss, "val_character_error_rate": rate})
+            if model.stop_training and found is None:
+                found = epoch
+        assert found == stops
+
+
+def test_other_figures_do_not_wait_for_the_loss():
+    stopping = fitting._early_stopping("val_spearman", training.TrainConfig(patience=2))
+    stopping.set_model(keras.Sequential([keras.layers.Dense(1)]))
+    stopping.on_train_begin()
+    for epoch in range(3):
+        stopping.on_epoch_end(epoch, {"val_loss": -float(epoch), "val_spearman": 0.5})
+    assert stopping.model.stop_training
