@@ -36,7 +36,7 @@ MORE_ROWS = f"These are the first {SHOWN_ROWS} rows; --format csv or json writes
 
 @dataclass
 class CutTexts:
-    """The number of written texts that the model's bound of pieces cut, of those that were answered so far.
+    """The number of written texts that the model's bound of symbols cut, of those that were answered so far.
 
     Example:
 
@@ -53,7 +53,7 @@ class CutTexts:
             return ""
         texts = "1 text was" if self.count == 1 else f"{self.count:,} texts were"
         return (
-            f"{texts} cut: the model's bound of pieces came before the end ({ENDED} is false). For longer "
+            f"{texts} cut: the model's bound of symbols came before the end ({ENDED} is false). For longer "
             "ones train it with a larger --max-new-tokens."
         )
 

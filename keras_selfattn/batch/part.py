@@ -95,7 +95,7 @@ class Answered:
         failed: rows without.
         place: the place after the window.
         done: bytes, or rows of Parquet, before that place.
-        cut: written texts that the model's bound of pieces cut, of the rows with answers.
+        cut: written texts that the model's bound of symbols cut, of the rows with answers.
     """
 
     rows: bytes

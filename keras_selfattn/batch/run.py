@@ -57,7 +57,7 @@ class RunProgress:
         rows: rows with answers, of earlier runs too.
         failed: rows without.
         share: of the input that is done, from 0 to 1.
-        cut: written texts that the model's bound of pieces cut, of earlier runs too.
+        cut: written texts that the model's bound of symbols cut, of earlier runs too.
     """
 
     rows: int

@@ -51,7 +51,7 @@ def test_a_table_has_the_text_its_score_and_whether_it_ended(ask):
     assert [name in out for name in ("predicted_text", "score", "ended")] == [True] * 3
     assert rows == [["abc", "cba", scores, "true"], ["123456789", "98765432", scores, "false"]]
     assert said.startswith(
-        "1 text was cut: the model's bound of pieces came before the end (ended is false)."
+        "1 text was cut: the model's bound of symbols came before the end (ended is false)."
     )
 
 

@@ -24,7 +24,7 @@ def asked(predict, backwards, tmp_path, ending, *options):
     pd.DataFrame({"id": [1, 2, 3], "text": TEXTS}).to_csv(source, index=False)
     done = predict(source, output, *options, of=backwards)
     assert done.exit_code == 0, done.output
-    assert "1 text was cut: the model's bound of pieces came before the end" in done.stderr
+    assert "1 text was cut: the model's bound of symbols came before the end" in done.stderr
     return output
 
 
