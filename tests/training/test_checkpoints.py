@@ -108,6 +108,21 @@ def test_killed_at_any_moment_it_ends_as_if_never_killed(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_model_of_answers_goes_on_with_the_figure_that_chooses_its_epoch(tmp_path):
+    words = ["".join(np.random.default_rng(row).choice(list("abcd"), 1 + row % 5)) for row in range(60)]
+    settings = {"refit": False, "rows": (words, [word[::-1] for word in words])}
+    config = {"width": 8, "num_layers": 1, "decoder_layers": 1, "num_heads": 2, "tokens": "characters"}
+    make = lambda: models.SequenceToSequence({**config, "max_new_tokens": 8})  # noqa: E731
+    whole = state_of(trained(tmp_path / "whole", model=make, **settings))
+    with contextlib.suppress(KilledError):
+        trained(tmp_path / "killed", [KilledAt(3)], model=make, **settings)
+    said = []
+    assert_equal(state_of(trained(tmp_path / "killed", model=make, report=said.append, **settings)), whole)
+    assert any("Goes on after epoch 1" in line for line in said)
+    assert "val_character_error_rate" in whole[2].partition("\n")[0]
+
+
+@pytest.mark.slow
 def test_killed_after_the_stop_nothing_is_trained_again(tmp_path, monkeypatch):
     """The best weights come back, though no epoch follows in which they could be restored."""
     noise = np.random.default_rng(0).permutation(ROWS[1]).tolist()  # the loss on held-out rows soon rises
