@@ -182,7 +182,7 @@ class _EarlyStopping(keras.callbacks.EarlyStopping):
     """Keras' callback, with the best weights in a temporary file: a large model is in memory once less.
 
     An error rate of answers can stay the same for epochs in which the model learns: all answers are alike
-    first. So an epoch with a better validation loss is none without progress there.
+    first. So an epoch with a better validation loss is none without progress there, until the rate is 0.
     """
 
     _kept: "Sequence[np.ndarray] | _WeightsInFile | None" = None
@@ -194,7 +194,7 @@ class _EarlyStopping(keras.callbacks.EarlyStopping):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         loss = (logs or {}).get("val_loss", math.inf)
-        if self.monitor.endswith(_ERROR_RATE) and loss < self.least_loss:
+        if self.monitor.endswith(_ERROR_RATE) and self.best != 0 and loss < self.least_loss:
             self.least_loss, self.wait = loss, -1  # 0 once this epoch is counted
         super().on_epoch_end(epoch, logs)
 

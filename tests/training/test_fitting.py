@@ -237,6 +237,7 @@ def test_a_loss_that_is_no_number_is_told_before_answers_are_searched_for():
     [
         ([4, 3, 2, 1.5, 1.2, 1.1], [0.4] * 6, None),  # a plateau of the figure, while the loss falls
         ([4, 3, 3, 3, 3, 3], [0.4] * 6, 3),
+        ([4, 3, 2, 1.5, 1.2, 1.1], [0.4, 0, 0, 0, 0, 0], 3),  # nothing is left to get better
         ([1, 2, 3, 4, 5, 6], [0.4, 0.3, 0.3, 0.3, 0.3, 0.3], 3),
         ([1, 2, 3, 4, 5, 6], [0.6, 0.5, 0.4, 0.3, 0.2, 0.1], None),
     ],
