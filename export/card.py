@@ -124,7 +124,11 @@ def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[st
     return {
         "method_name": signature.method_name,
         "inputs": {
-            spec.name: {**_described(spec), **_padding_of(signature, spec.name)}
+            spec.name: {
+                **_described(spec),
+                **_padding_of(signature, spec.name),
+                **_default_of(signature, spec.name),
+            }
             for spec in specs_of(signature.function)
         },
         "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
@@ -148,6 +152,11 @@ def _padding_of(signature: Signature, name: str) -> dict[str, str]:
         return {}
     value = signature.padding[name]
     return {"padding": value if isinstance(value, str) else "NaN"}
+
+
+def _default_of(signature: Signature, name: str) -> dict[str, Any]:
+    """Return the default of an input as the card has it: the value for each row."""
+    return {"default": _as_json(signature.defaults[name].tolist()[0])} if name in signature.defaults else {}
 
 
 def _plain(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -146,9 +146,7 @@ def _save(contract: Contract, folder: Path) -> list[str]:
         # They would add the training operations, including dropout's random numbers.
         options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
     )
-    return written_graph.finish(
-        folder, {name: each.method_name for name, each in contract.signatures.items()}
-    )
+    return written_graph.finish(folder, contract.signatures)
 
 
 def _check_drop(most: float | None, evaluation: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.protobuf import (  # pyright: ignore[reportMissingImports]
     fingerprint_pb2,
@@ -21,6 +22,7 @@ from tensorflow.python.saved_model import fingerprinting_utils
 from keras_selfattn.errors import ExportError
 
 from .kernels import Operation, read, registered, type_name
+from .signatures.model_signatures import Signature
 
 OLDEST = "2.16"  # the oldest TensorFlow Serving that can load our graphs
 
@@ -44,12 +46,12 @@ def count_operations(saved_model: Any) -> Counter[str]:
     return Counter(node.op for node in _nodes(saved_model))
 
 
-def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
-    """Check a graph that `tf.saved_model.save` wrote, and set its signatures' method names.
+def finish(folder: Path, signatures: Mapping[str, Signature]) -> list[str]:
+    """Check a graph that `tf.saved_model.save` wrote, and set its signatures' method names and defaults.
 
     Args:
         folder: the SavedModel's, which is not visible yet.
-        method_names: of each signature.
+        signatures: by name.
 
     Returns:
         The names of its operations.
@@ -61,8 +63,12 @@ def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
     path = folder / "saved_model.pb"
     saved_model = read_saved_model(path)
     _check(saved_model)
-    for name, method_name in method_names.items():
-        saved_model.meta_graphs[0].signature_def[name].method_name = method_name
+    for name, signature in signatures.items():
+        definition = saved_model.meta_graphs[0].signature_def[name]
+        definition.method_name = signature.method_name
+        # TensorFlow's own way needs defaults of Python functions, which concrete ones do not have.
+        for alias, value in signature.defaults.items():
+            definition.defaults[alias].CopyFrom(tf.make_tensor_proto(value))
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
     _renew_fingerprint(folder)
     return sorted(count_operations(saved_model))

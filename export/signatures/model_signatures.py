@@ -169,6 +169,7 @@ class Signature:
         margins: from the arguments of `function` to the distance of each row from another answer, float32
             `[B]`, where the outputs do not tell it; run eagerly, for the check of an export.
         note: a sentence for the card about what to know before it is asked; "" for none.
+        defaults: by input that a request may leave out, its value, `[1, ...]`.
     """
 
     function: Any
@@ -177,6 +178,7 @@ class Signature:
     padding: Mapping[str, float | str] = field(default_factory=dict[str, float | str])
     margins: Callable[..., Tensor] | None = None
     note: str = ""
+    defaults: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
     @functools.cached_property
     def concrete(self) -> Any:

@@ -12,9 +12,10 @@ import tensorflow as tf
 from keras_selfattn.models.long_rows import EXPLAINED_TOKENS
 from keras_selfattn.models.sequences.decoding import log_probabilities
 from keras_selfattn.models.sequences.symbols import BEGIN, END, PADDING
-from keras_selfattn.serving.wire.signature_names import TEXT
+from keras_selfattn.serving.wire.signature_names import CANDIDATES, TEXT
 
 from .model_signatures import MOST_ASKED, Graphs, Signature, end_of_group
+from .sequence_settings import GROUP_SPECS, SPECS, GroupSettings
 from .trial_requests import Request
 
 Tensor = Any
@@ -41,15 +42,24 @@ class SequenceGraphs(Graphs):
         self._searched = tf.function(
             self._search, [tf.TensorSpec([None, None], tf.int32)], autograph=False
         )  # traced once, for all signatures
+        self._searched_as_asked = tf.function(
+            lambda source, *asked: self._search(source, GroupSettings(*asked)),
+            [tf.TensorSpec([None, None], tf.int32), *GROUP_SPECS],
+            autograph=False,
+        )
 
-    def _search(self, source: Tensor) -> Any:
+    def _search(self, source: Tensor, asked: GroupSettings | None = None) -> Any:
         with self._weights.used():
-            return self._front.written(source)
+            return self._front.written(source, asked)
 
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         found = super().signatures(requests)
         asked = Signature(self.most_asked, requests, margins=self.margins_of)
         return {**found, MOST_ASKED: asked}
+
+    def generate(self) -> Any:
+        """Return the function from sources and settings of the search to the answers."""
+        return self.beside_answers(self._generated, {**self._front.specs, **SPECS})
 
     def score_target(self) -> Any:
         """Return the function from sources and answers to the log probability of each symbol of these."""
@@ -65,11 +75,39 @@ class SequenceGraphs(Graphs):
         with self._weights.used():
             return tf.constant(self._front.margins(texts))
 
+    def margins_as_asked(self, texts: Tensor, *settings: Tensor) -> Tensor:
+        """Return the same for requests with settings."""
+        with self._weights.used():
+            asked = self._front.asked_settings(tf.size(texts), *settings)
+            return tf.constant(self._front.margins(texts, asked))
+
     def _answer(self, inputs: Any) -> dict[str, Tensor]:
+        return self._written(inputs, lambda source, _: self._searched(source))
+
+    def _generated(self, texts: Tensor, *settings: Tensor) -> dict[str, Tensor]:
+        """Return the answers to texts as the inputs of `SPECS` ask for them.
+
+        Rows of one kind are searched for together. A blank text has its prefix alone for an answer.
+        """
+        asked, ids = self._front.asked_settings(tf.size(texts), *settings), self._front(texts)
+        found = self._written(
+            ids,
+            lambda source, rows: self._searched_as_asked(source, *asked.of(rows, PADDING)),
+            asked.kinds,
+        )
+        begun = self._front.symbols.graph_texts(asked.prefix)
+        best = tf.where(ids.row_lengths() > 1, found[TEXT], begun)
+        candidates = tf.concat([best[:, None], found[CANDIDATES][:, 1:]], axis=1)
+        return {**found, TEXT: best, CANDIDATES: candidates}
+
+    def _written(
+        self, ids: Any, searched: Callable[[Tensor, Tensor], Any], kinds: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the answers to sources, by name; the arguments are those of `_in_groups`."""
         named = self._answers.named
         empty = named(self._front.nothing())
         found = self._in_groups(
-            inputs, lambda source: [*named(self._searched(source)).values()], [*empty.values()]
+            ids, lambda *group: [*named(searched(*group)).values()], [*empty.values()], kinds
         )
         return dict(zip(empty, found, strict=True))
 
@@ -113,7 +151,7 @@ class SequenceGraphs(Graphs):
         ids = self._front(texts)[:, :EXPLAINED_TOKENS]
         most = self._front.settings.max_new_tokens
 
-        def best(source: Tensor) -> list[Tensor]:
+        def best(source: Tensor, _rows: Tensor) -> list[Tensor]:
             found = self._searched(source).found.ids[:, 0]  # [b, T]
             return [tf.pad(found, [[0, 0], [0, most - tf.shape(found)[1]]])]
 
@@ -135,27 +173,37 @@ class SequenceGraphs(Graphs):
         return tf.gather(tf.constant(names, tf.string), ids)
 
     def _in_groups(
-        self, ids: Any, answers: Callable[[Tensor], Sequence[Tensor]], empty: Sequence[Tensor]
+        self,
+        ids: Any,
+        answers: Callable[[Tensor, Tensor], Sequence[Tensor]],
+        empty: Sequence[Tensor],
+        kinds: Tensor | None = None,
     ) -> list[Tensor]:
         """Return the answers to sources, each `[B, ...]`.
 
         Args:
             ids: of sources, int32 ragged `[B, S]`.
-            answers: from padded ids, int32 `[b, S]`, to tensors `[b, ...]`.
+            answers: from padded ids, int32 `[b, S]`, and their rows, int32 `[b]`, to tensors `[b, ...]`.
             empty: the answers to a blank source, `[1, ...]` each.
+            kinds: int32 `[B]`; rows of different ones are in different groups.
         """
         lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
-        order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # blank sources last
+        order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+        if kinds is not None:
+            kinds = tf.where(lengths > 1, kinds, kinds.dtype.max)  # blank sources last
+            order = tf.gather(order, tf.argsort(tf.gather(kinds, order), stable=True))
+            kinds = tf.gather(kinds, order)
         lengths = tf.gather(lengths, order)
         rows = tf.math.count_nonzero(lengths > 1, dtype=tf.int32)
         padded = rows * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
         together = padded <= 2 * tf.size(ids.flat_values) + _PADDING
 
         def group(start: Tensor, count: Tensor, *found: Any) -> tuple[Any, ...]:
-            end = tf.minimum(rows, tf.where(together, rows, end_of_group(lengths, start)))
-            end = tf.minimum(end, start + self._front.rows_at_once(lengths[start]))
+            some = rows if kinds is None else start + _run_of(kinds[start:rows])
+            near = tf.where(together, some, start + end_of_group(lengths[start:some], 0))
+            end = tf.minimum(near, start + self._front.rows_at_once(lengths[start]))
             source = tf.gather(ids, order[start:end]).to_tensor(PADDING)
-            parts = zip(found, answers(source), strict=True)
+            parts = zip(found, answers(source, order[start:end]), strict=True)
             written = (array.write(count, part) for array, part in parts)
             return end, count + 1, *written
 
@@ -171,6 +219,11 @@ class SequenceGraphs(Graphs):
             tf.gather(tf.ensure_shape(found, [None, *each.shape[1:]]), places)
             for found, each in zip(whole, empty, strict=True)
         ]
+
+
+def _run_of(kinds: Tensor) -> Tensor:
+    """Return how many of the first values, which are sorted, are equal, int32."""
+    return tf.math.count_nonzero(kinds == kinds[0], dtype=tf.int32)
 
 
 def _with_end(ids: Any, most: int) -> Any:

@@ -331,14 +331,14 @@ class SequenceConfig(EncoderConfig):
 
 
 # Of a higher power of a long answer's length float32 has no room, and all scores are 0.
-_MOST_PENALTY = 5
+MOST_PENALTY = 5
 
 
 def check_penalty(value: Any) -> None:
     """Raise ConfigError if `length_penalty` is not a finite number from 0 to 5."""
-    if not (is_number(value) and 0 <= value <= _MOST_PENALTY):
+    if not (is_number(value) and 0 <= value <= MOST_PENALTY):
         raise ConfigError(
-            f"`length_penalty` must be a finite number from 0 to {_MOST_PENALTY}; 1 compares means. Received "
+            f"`length_penalty` must be a finite number from 0 to {MOST_PENALTY}; 1 compares means. Received "
             f"{value!r}."
         )
 

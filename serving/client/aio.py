@@ -28,6 +28,7 @@ from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .operations import Row, check_rows, numbered_batches_async, open_stream, rows_in_a_call
+from .search_settings import SearchSettings
 from .server_ref import Version, check_version
 from .steps import AsyncRunner, seconds
 from .sync import BaseClient, Client
@@ -126,10 +127,15 @@ class AsyncClient(BaseClient[AsyncTransport]):
         self,
         texts: Iterable[str],
         *,
+        beams: int | None = None,
+        max_new_tokens: int | None = None,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[str] | None = None,
         version: Version = None,
         timeout: float | None = None,
     ) -> list[Generated]:
-        return await self._runner.run(self._tasks.generate(texts, version), timeout)
+        settings = SearchSettings(beams, max_new_tokens, length_penalty, prefix)
+        return await self._runner.run(self._tasks.generate(texts, settings, version), timeout)
 
     @_documented_as(Client.rank)
     async def rank(

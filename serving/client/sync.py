@@ -29,6 +29,7 @@ from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature
 from .operations import Operations, Row, check_rows, numbered_batches, open_stream, rows_in_a_call
+from .search_settings import SearchSettings
 from .server_ref import ServerRef, Version, check_version
 from .steps import SyncRunner, at_least_one, seconds
 from .task_calls import TaskCalls
@@ -249,6 +250,10 @@ class Client(BaseClient[Transport]):
         self,
         texts: Iterable[str],
         *,
+        beams: int | None = None,
+        max_new_tokens: int | None = None,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[str] | None = None,
         version: Version = None,
         timeout: float | None = None,
     ) -> list[Generated]:
@@ -259,6 +264,11 @@ class Client(BaseClient[Transport]):
 
         Args:
             texts: a list of str, or of bytes in UTF-8.
+            beams: candidates that the search follows, at most the model's own number; None for that, as of
+                the next two.
+            max_new_tokens: the most symbols of an answer, its end included, at most the model's own.
+            length_penalty: a candidate's score is divided by its length to the power of this, from 0 to 5.
+            prefix: the beginning of the answers: a text for all, or a list with one for each, "" for none.
             version: as for `predict`.
             timeout: as for `predict`: for all calls together. The time grows with the answers' lengths.
 
@@ -267,12 +277,16 @@ class Client(BaseClient[Transport]):
 
         Raises:
             FailedPreconditionError: the model writes no texts; the message names the call for what it does.
+                Or it is an export of an earlier version, which takes no settings.
+            InvalidArgumentError: a setting is out of the model's range, or no answer can begin with a prefix.
             ServingError: as for `predict`.
 
         Example:
             client.generate(["3 March 2021"])[0].text  # "2021-03-03"
+            client.generate(["3 March"], prefix="1999-")[0].text  # "1999-03-03"
         """
-        return self._runner.run(self._tasks.generate(texts, version), timeout)
+        settings = SearchSettings(beams, max_new_tokens, length_penalty, prefix)
+        return self._runner.run(self._tasks.generate(texts, settings, version), timeout)
 
     def rank(
         self,

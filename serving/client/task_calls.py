@@ -26,10 +26,12 @@ from ..wire.signature_names import (
     EMBEDDING,
     END,
     ENDED,
+    GENERATE,
     LABEL,
     LABELS,
     NAMED_SCORES,
     PREDICTIONS,
+    PREFIX,
     PROBABILITIES,
     SCORE,
     SPANS,
@@ -51,6 +53,7 @@ from .answers import (
 from .inputs import Inputs, serialized_example, takes_pairs
 from .model_metadata import ModelMetadata, Signature, TensorSpec
 from .operations import Operations, rows_in_a_call
+from .search_settings import SearchSettings
 from .server_ref import Label, Version
 from .steps import Steps, at_least_one
 
@@ -86,13 +89,30 @@ class TaskCalls:
         rows = _rows_of(values)
         return (yield from _or_again(which, lambda: self._classify(rows, which)))
 
-    def generate(self, texts: Iterable[str], which: Version) -> Steps[list[Generated]]:
+    def generate(
+        self, texts: Iterable[str], settings: SearchSettings, which: Version
+    ) -> Steps[list[Generated]]:
         """The text that the model writes for each text."""
         raw = _texts_of(texts)
+        asked = settings.inputs(len(raw))
         if not raw:
             return []
-        calls = _bounded(map(_size, raw), rows_in_a_call(self._operations, None))
-        parts = yield from self._parts(raw, DEFAULT_SIGNATURE, which, _WRITTEN, "no writer of texts", calls)
+        sizes = (_size(text) + _size(begun) for text, begun in zip(raw, asked[PREFIX], strict=True))
+        calls = _bounded(sizes, rows_in_a_call(self._operations, None))
+        lack = "no writer of texts"
+        if settings.are_own:
+            parts = yield from self._parts(raw, DEFAULT_SIGNATURE, which, _WRITTEN, lack, calls)
+        else:
+            try:
+                parts = yield from self._parts({TEXT: raw, **asked}, GENERATE, which, _WRITTEN, lack, calls)
+            except FailedPreconditionError as error:
+                raise self._without(
+                    GENERATE,
+                    error,
+                    "takes no settings of its search",
+                    "If it writes texts, export it again with this version; until then leave out beams, "
+                    "max_new_tokens, length_penalty and prefix.",
+                ) from error
         for part in parts:
             self._check(part, part[CANDIDATES].shape == part[CANDIDATE_SCORES].shape)
         return list(chain.from_iterable(map(_written, parts)))
@@ -231,7 +251,13 @@ class TaskCalls:
         try:
             parts = yield from self._parts({TEXT: raw}, SPANS, which, ranks, lack)
         except FailedPreconditionError as error:
-            raise self._no_spans(error) from error
+            raise self._without(
+                SPANS,
+                error,
+                "finds no spans in raw texts",
+                "If it is a labeller of tokens, export it again with this version; until then ask rows of "
+                "tokens with `client.label(...)`.",
+            ) from error
         rows = [row for part in parts for row in self._rows_of_spans(part)]
         if len(rows) != len(raw) or any(
             end > len(text) for text, row in zip(raw, rows, strict=False) for *_, end in row
@@ -301,15 +327,15 @@ class TaskCalls:
             self._check(part, all(0 <= start < end for start, end in zip(starts, ends, strict=True)))
             yield list(zip(map(_text, labels), scores, starts, ends, strict=True))
 
-    def _no_spans(self, error: FailedPreconditionError) -> FailedPreconditionError:
-        """The error of a model without the signature; another error as it is."""
+    def _without(
+        self, signature: str, error: FailedPreconditionError, lack: str, advice: str
+    ) -> FailedPreconditionError:
+        """The error of a model without a signature; another error as it is."""
         asked = self._operations.server
         if not str(error.details).startswith("Serving signature key"):
             return error
         return FailedPreconditionError(
-            f"model {asked.model!r} at {asked.target} finds no spans in raw texts: it has no signature "
-            f"{SPANS!r}. If it is a labeller of tokens, export it again with this version; until then ask "
-            "rows of tokens with `client.label(...)`.",
+            f"model {asked.model!r} at {asked.target} {lack}: it has no signature {signature!r}. {advice}",
             details=error.details,
             target=asked.target,
             model=asked.model,

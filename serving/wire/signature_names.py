@@ -34,6 +34,17 @@ CANDIDATES = "candidates"
 CANDIDATE_SCORES = "candidate_scores"
 """The score of each of `CANDIDATES`, float32 `[batch, n]`."""
 
+GENERATE = "generate"
+"""The signature of a model that writes texts that takes settings of its search, the next four, and `TEXT`."""
+MAX_NEW_TOKENS = "max_new_tokens"
+"""The most symbols of an answer, int32 `[batch]`; 0 is the export's own."""
+BEAMS = "beams"
+"""Candidates that the search follows, int32 `[batch]`; 0 is the export's own."""
+LENGTH_PENALTY = "length_penalty"
+"""By which power of its length a candidate's score is divided, float32 `[batch]`; -1 is the export's own."""
+PREFIX = "prefix"
+"""The beginning of an answer, string `[batch]`; "" is none."""
+
 SPANS = "spans"
 """The signature of a labeller that takes raw texts, `TEXT`."""
 

@@ -48,7 +48,7 @@ def test_a_fresh_process_without_keras_has_the_answers_of_generate(tmp_path, sch
     check_card(read_card(path), model, schema)
     inspected = inspect_saved_model(tmp_path)
     assert inspected.intact
-    assert {"serving_default", "score_target", "explain"} == set(inspected.signatures)
+    assert {"serving_default", "generate", "score_target", "explain"} == set(inspected.signatures)
     assert inspected.signatures["serving_default"].outputs["candidates"].shape == (None, 2)
 
 
@@ -63,6 +63,7 @@ def check_card(card, model, schema):
     decoding = dict(card["decoding"])
     # Keys and values of 7 symbols of two candidates, and of 30 of the source.
     assert decoding.pop("row_bytes") >= (2 * 7 + 30) * 2 * 8 * 4
+    assert decoding.pop("beam_bytes") >= 7 * 2 * 8 * 4
     assert decoding == {
         "symbols": "words",
         "max_tokens": 30,

@@ -141,7 +141,7 @@ class Admission:
 
         Args:
             rows: of the request.
-            row_bytes: of the version, as `Servable` has it.
+            row_bytes: of each of them, as `SearchCost.of_row` has it.
 
         Raises:
             InvalidArgumentError: at the bounds of the model they take more bytes than one request may.

@@ -26,6 +26,7 @@ from ...wire import messages_pb2 as pb
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.model_registry import ModelRegistry
+from ..models.search_cost import beams_asked
 from ..models.servable import GraphCall, Servable
 from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Counted, Metrics
@@ -245,8 +246,9 @@ class InferenceApi:
             if counted.api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 # Every fed tensor has the same examples.
                 self._metrics.examples(spec.name, _rows(call.feeds))
-            if servable.row_bytes:
-                self.admission.check_search(_rows(call.feeds), servable.row_bytes)
+            if servable.search:
+                asked = beams_asked(servable.signatures, call.signature_name, call.feeds)
+                self.admission.check_search(_rows(call.feeds), servable.search.of_row(asked))
             started = time.perf_counter()
             try:
                 arrays = await self._runner.run(servable, call, deadline, begin)

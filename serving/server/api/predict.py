@@ -39,10 +39,12 @@ class _Signature:
 
     Args:
         message: the signature.
+        row_tensors: of the version, as `Servable` has it.
     """
 
-    def __init__(self, message: pb.SignatureDef):
+    def __init__(self, message: pb.SignatureDef, row_tensors: Collection[str]):
         self._message = message
+        self._row_tensors = row_tensors
         self._has_quantized = any(
             quantized_tensors.record_of(info.dtype) is not None for info in message.inputs.values()
         )
@@ -57,7 +59,7 @@ class _Signature:
         if known is None:
             known = _signatures[servable] = {}
         if name not in known:
-            known[name] = _Signature(signature_of(servable, name))
+            known[name] = _Signature(signature_of(servable, name), servable.row_tensors)
         return known[name]
 
     def feeds(
@@ -66,7 +68,19 @@ class _Signature:
         """Return arrays by tensor name for every input, checked as TensorFlow Serving checks."""
         if len(sent) == len(self._inputs) and all(alias in sent for alias in self._inputs):
             return {name: array_of(alias, sent[alias]) for alias, name in self._inputs.items()}
-        return _feeds(self._message, sent, array_of)
+        return self._with_defaults_of_rows(_feeds(self._message, sent, array_of), sent)
+
+    def _with_defaults_of_rows(
+        self, feeds: dict[str, np.ndarray], sent: Collection[str]
+    ) -> dict[str, np.ndarray]:
+        """Return feeds with a default's only row for each of the request's, which then is run with others."""
+        of_sent = (feeds[name] for alias, name in self._inputs.items() if alias in sent)
+        rows = {len(array) for array in of_sent if array.ndim}
+        if len(rows) == 1:
+            for alias, name in self._inputs.items():
+                if alias not in sent and name in self._row_tensors and len(feeds[name]) == 1:
+                    feeds[name] = np.repeat(feeds[name], *rows, axis=0)
+        return feeds
 
     def as_fed(self, alias: str, array: np.ndarray) -> np.ndarray:
         """The array of an input, with the records of a quantized type."""

@@ -1,9 +1,8 @@
 """Load versions as servables."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from keras_selfattn.files.version_files import CARD, read_card
 
@@ -13,6 +12,7 @@ from ..runtime.batching_parameters import own_batching_parameters
 from ..runtime.row_padding import row_padding
 from ..tflite.tflite_servable import TfliteServable, has_tflite
 from .saved_model_servable import SavedModelServable, session_config
+from .search_cost import SearchCost
 from .servable import Servable
 
 
@@ -52,7 +52,7 @@ class Loader:
             servable.batching = batching
             card = read_card(path)
             servable.card = card if self._config.page else None
-            servable.row_bytes = _row_bytes(card)
+            servable.search = SearchCost.of_card(card)
             if (path / CARD).is_file():
                 servable.padding = row_padding(card, servable.signatures)
             return servable
@@ -66,13 +66,6 @@ class Loader:
         if has_card:
             servable.row_tensors = frozenset(_row_tensors(servable.signatures.values()))
         return servable
-
-
-def _row_bytes(card: Mapping[str, Any] | None) -> int:
-    """Return the bytes that a card gives for the search of a row; 0 if it has none, or has other types."""
-    decoding = card.get("decoding") if card is not None else None
-    found = decoding.get("row_bytes") if isinstance(decoding, Mapping) else None
-    return found if type(found) is int and found > 0 else 0
 
 
 def _row_tensors(signatures: Iterable[pb.SignatureDef]) -> Iterator[str]:

@@ -35,6 +35,7 @@ from ..runtime.row_padding import RowPadding
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
 from .quantized_tensors import record_of
+from .search_cost import SearchCost
 from .servable import without_path
 
 # The stub's types forbid None for "no options" and "no metadata"; Session.run passes both.
@@ -104,7 +105,7 @@ class SavedModelServable:
         self.padding: RowPadding | None = None
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
-        self.row_bytes = 0
+        self.search: SearchCost | None = None
         self._path = path
         self._session = Session(graph=ops.Graph(), config=config)
         try:
@@ -137,7 +138,7 @@ class SavedModelServable:
         fetched = [self._tensor(name) for name in fetches]
         kind = kind_of_run(fetches, feeds.values())
         # Of a search inputs do not tell the time, and no deadline stops a run in this thread.
-        is_short = not self.row_bytes and self._short_runs.expected(kind)
+        is_short = self.search is None and self._short_runs.expected(kind)
         options = _IN_THIS_THREAD if is_short else _options(timeout)
         started = time.perf_counter()
         try:

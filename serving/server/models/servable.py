@@ -10,6 +10,7 @@ from ...wire import messages_pb2 as pb
 from ...wire.shapes import Shape
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
+from .search_cost import SearchCost
 
 _Response_co = TypeVar("_Response_co", covariant=True)
 
@@ -55,8 +56,8 @@ class Servable(Protocol):
         padding: lengthens rows of a batch without changing their answers; None if that is not known.
         batching: the parameters of batching for its requests; None uses the server's.
         card: its model card, if the server has a page that shows it; otherwise None.
-        row_bytes: the most bytes that the search for the answer to a row fills, of a model that writes texts;
-            0 for all others, the time of whose runs follows from the sizes of their inputs.
+        search: the cost of the search for the answer to a row, of a model that writes texts; None for all
+            others, the time of whose runs follows from the sizes of their inputs.
     """
 
     model: str
@@ -68,7 +69,7 @@ class Servable(Protocol):
     padding: RowPadding | None
     batching: BatchingParameters | None
     card: dict[str, Any] | None
-    row_bytes: int
+    search: SearchCost | None
 
     def run(
         self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], timeout: float | None

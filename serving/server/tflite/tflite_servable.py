@@ -19,6 +19,7 @@ from ...errors import InvalidArgumentError, NotFoundError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import dtype_name
 from ...wire.shapes import Shape
+from ..models.search_cost import SearchCost
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
 from .interpreter_pool import InterpreterPool
@@ -57,7 +58,7 @@ class TfliteServable:
         self.padding: RowPadding | None = None
         self.batching: BatchingParameters | None = None
         self.card: dict[str, Any] | None = None
-        self.row_bytes = 0
+        self.search: SearchCost | None = None
         content = _content(path)
         self._pool = InterpreterPool(content, threads)
         try:

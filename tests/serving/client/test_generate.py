@@ -1,5 +1,6 @@
 """`client.generate`: texts that a model writes, of stock stubs and of a SavedModel on our server."""
 
+import asyncio
 import dataclasses
 
 import grpc
@@ -234,3 +235,112 @@ def test_weights_that_do_not_fit_the_answer_are_malformed(stock_server, connect)
     client = connect(stock_server(StockServing(explaining(np.ones((2, 5, 2, 3, 3), np.float32)))))
     with pytest.raises(errors.MalformedResponseError, match="do not fit the rows, or each other"):
         client.explain(["ab", ""])
+
+
+SETTINGS = {
+    "max_new_tokens": (tf.int32, (None,)),
+    "beams": (tf.int32, (None,)),
+    "length_penalty": (tf.float32, (None,)),
+    "prefix": (tf.string, (None,)),
+}
+
+
+def searching(**defaults):
+    """The stock model, and its signature with settings, which writes the prefix first."""
+
+    def answer(arrays):
+        return reversed_texts({"text": np.array([*map(bytes.__add__, arrays["text"], arrays["prefix"])])})
+
+    return {**backwards(), "generate": StockSignature({**TEXT, **SETTINGS}, answer, WRITTEN, **defaults)}
+
+
+def sent_settings(serving):
+    """The settings of each row that the server received, as a client of TensorFlow would read them."""
+    (request,) = serving.received("Predict")
+    arrays = {name: tf.make_ndarray(request.inputs[name]) for name in SETTINGS}
+    assert {name: array.dtype for name, array in arrays.items() if name != "prefix"} == {
+        "max_new_tokens": np.int32,
+        "beams": np.int32,
+        "length_penalty": np.float32,
+    }
+    assert request.model_spec.signature_name == "generate"
+    return list(zip(*(arrays[name].tolist() for name in SETTINGS), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        ({"beams": 2}, [(0, 2, -1, b"")] * 2),
+        ({"max_new_tokens": np.int64(7), "length_penalty": 0}, [(7, 0, 0, b"")] * 2),
+        ({"length_penalty": np.float32(0.5), "prefix": "zx"}, [(0, 0, 0.5, b"zx")] * 2),
+        ({"prefix": ["z", ""]}, [(0, 0, -1, b"z"), (0, 0, -1, b"")]),
+    ],
+)
+def test_settings_are_inputs_of_each_row_of_the_signature_for_them(stock_server, connect, settings, rows):
+    serving = StockServing(searching())
+    found = connect(stock_server(serving)).generate(["ab", "cd"], **settings)
+    assert sent_settings(serving) == rows
+    begins = [row[-1].decode()[::-1] for row in rows]
+    assert [answer.text for answer in found] == [begins[0] + "ba", begins[1] + "dc"]
+
+
+def test_without_settings_the_main_signature_is_asked(stock_server, connect):
+    serving = StockServing(searching())
+    connect(stock_server(serving)).generate(["ab"], beams=None, prefix=None)
+    (request,) = serving.received("Predict")
+    assert (request.model_spec.signature_name, [*request.inputs]) == ("serving_default", ["text"])
+
+
+def test_each_call_has_the_prefixes_of_its_rows(stock_server, connect):
+    serving = StockServing(searching())
+    texts, prefixes = ["a", "b", "c"], ["x", "y", "z"]
+    found = connect(stock_server(serving), max_batch_size=1).generate(texts, prefix=prefixes)
+    assert [answer.text for answer in found] == ["xa", "yb", "zc"]
+    assert connect(stock_server(serving)).generate([], prefix=[]) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"beams": 0}, "beams must be a positive integer. Received 0"),
+        ({"max_new_tokens": 2.0}, "max_new_tokens must be a positive integer. Received 2.0"),
+        (
+            {"max_new_tokens": 2**31},
+            "max_new_tokens must be an int32, at most 2147483647. Received 2147483648",
+        ),
+        ({"length_penalty": -1}, "length_penalty must be a finite number from 0 on. Received -1"),
+        ({"length_penalty": float("nan")}, "length_penalty must be a finite number from 0 on. Received nan"),
+        ({"length_penalty": "1"}, "length_penalty must be a finite number"),
+        (
+            {"prefix": ["a"]},
+            r"prefix must be a str, or a list of one for each of the 2 texts. Received \['a'\]",
+        ),
+        ({"prefix": [None, "a"]}, "prefix must be a str, or a list of one"),
+        ({"prefix": 5}, "prefix must be a str, or a list of one"),
+    ],
+)
+def test_settings_that_no_model_takes_are_refused_before_they_are_sent(connect, settings, told):
+    with pytest.raises(errors.InvalidInputError, match=told):
+        connect("127.0.0.1:1").generate(["a", "b"], **settings)
+
+
+def test_a_model_without_the_signature_says_what_to_do(stock_server, server, connect):
+    told = (
+        "'backwards'.* takes no settings of its search: it has no signature 'generate'. If it writes texts, "
+        "export it again with this version; until then leave out beams, max_new_tokens, length_penalty and"
+    )
+    for target in (server.target, stock_server(StockServing(backwards()))):
+        with pytest.raises(errors.FailedPreconditionError, match=told):
+            connect(target, "backwards").generate(["a"], beams=2)
+
+
+def test_the_asynchronous_client_sends_the_same(stock_server):
+    serving = StockServing(searching())
+    target = stock_server(serving)
+
+    async def ask():
+        async with AsyncClient(target, "backwards") as client:
+            return await client.generate(["ab"], prefix="z", beams=3)
+
+    (found,) = asyncio.run(ask())
+    assert (found.text, sent_settings(serving)) == ("zba", [(0, 3, -1, b"z")])

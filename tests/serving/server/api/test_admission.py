@@ -20,7 +20,6 @@ from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api import grpc_server, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
 from keras_selfattn.serving.server.models import quantized_tensors
-from keras_selfattn.serving.server.models.loader import _row_bytes
 from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -317,11 +316,6 @@ def test_more_texts_than_one_request_may_have_written_are_refused_before_they_ru
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{server.rest_url}/v1/models/it:predict", body, timeout=20)
         assert (refused.value.code, "Send 2 or fewer" in refused.value.read().decode()) == (400, True)
-
-
-@pytest.mark.parametrize("found", [None, 7, {}, {"row_bytes": "1"}, {"row_bytes": -1}, {"row_bytes": True}])
-def test_a_card_of_another_shape_bounds_no_search(found):
-    assert _row_bytes({"decoding": found}) == _row_bytes(None) == 0
 
 
 def test_a_model_of_which_no_row_fits_says_so():
