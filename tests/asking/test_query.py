@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
-from serving_texts import stock_texts
+from serving_texts import WRITTEN, backwards, reversed_texts, stock_texts
 from stock_serving import StockServing, StockSignature
 
 from keras_selfattn.asking import exit_status
@@ -67,6 +67,28 @@ def numbers(stock_server):
 def invoke(serving, command, *arguments, stdin=None):
     target = getattr(serving, "target", serving)
     return CliRunner().invoke(main, [command, "m", *map(str, arguments), "--target", target], input=stdin)
+
+
+def test_settings_of_a_search_are_columns_of_the_signature_for_them(stock_server, tmp_path):
+    inputs = {"text": (tf.string, (None,)), "prefix": (tf.string, (None,)), "beams": (tf.int32, (None,))}
+    asked = []
+
+    def function(arrays):
+        asked.append(arrays)
+        joined = np.array([*map(bytes.__add__, arrays["prefix"], arrays["text"])], object)
+        return reversed_texts(arrays) | {"text": joined}
+
+    defaults = {"prefix": np.array([b""], object), "beams": np.int32([0])}
+    generate = StockSignature(inputs, function, WRITTEN, defaults=defaults)
+    (tmp_path / "in.csv").write_text("text,prefix\nab,z\nc,\n")
+    target = stock_server(StockServing({**backwards(), "generate": generate}))
+    done = invoke(
+        target, "query", "--file", tmp_path / "in.csv", "--signature", "generate", "--format", "json"
+    )
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["predicted_text"] for line in found] == ["zab", "c"]
+    assert asked[0]["beams"].tolist() == [0]
 
 
 def test_texts_are_answered_in_a_table(texts):

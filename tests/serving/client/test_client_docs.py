@@ -68,7 +68,12 @@ def dates():
     text, candidates = (tf.string, (None,)), (tf.string, (None, 1))
     outputs = {"text": text, "score": (tf.float32, (None,)), "ended": (tf.bool, (None,))}
     outputs |= {"candidates": candidates, "candidate_scores": (tf.float32, (None, 1))}
-    return {"serving_default": StockSignature({"text": text}, answer, outputs)}
+    settings = {"prefix": text, "length_penalty": (tf.float32, (None,))}
+    settings |= dict.fromkeys(("beams", "max_new_tokens"), (tf.int32, (None,)))
+    return {
+        "serving_default": StockSignature({"text": text}, answer, outputs),
+        "generate": StockSignature({"text": text, **settings}, answer, outputs),
+    }
 
 
 def test_the_python_of_the_page_runs(stock_server, capsys):
