@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 LETTERS = "abc"
 WORDS = [a + b + c for a in LETTERS for b in LETTERS for c in LETTERS]
 TINY = ["--tokens", "characters", "--max-new-tokens", 5, "--width", 16, "--layers", 1, "--heads", 2]
+TINY += ["--decoder-layers", 1]
 
 
 def invoke(*arguments):
@@ -97,6 +98,7 @@ def test_training_goes_on_from_a_run_with_other_rows(folder):
     assert "20 of 20 sources ('d') and 0 of 20 answers have characters that it does not know" in words
     first, second = (json.loads((folder / name / "config.json").read_text()) for name in ("run", "next"))
     assert second["model"] == first["model"]
+    assert first["model"]["decoder_layers"] == 1
     assert second["start"]["path"] == str(folder / "run")
     assert second["start"]["figures"]["rows"] > 0
 
