@@ -100,13 +100,13 @@ def _written(rows: LabelledRows, file: Path, quick: bool) -> tuple[int, str]:
 
 
 def compared(results: list[Result]) -> list[Result]:
-    """Return the results; one whose loss is not that of the first is refused."""
-    first = results[0].figures.get("loss", float("nan"))
+    """Return the results; one whose loss is not that of the first measured one is refused."""
+    first = next((each.figures["loss"] for each in results if not each.skipped), float("nan"))
 
     def checked(result: Result) -> Result:
-        loss = result.figures.get("loss", first)
-        if result.skipped or abs(loss - first) <= _APART:
+        if result.skipped or abs(result.figures["loss"] - first) <= _APART:
             return result
+        loss = result.figures["loss"]
         return replace(result, figures={}, skipped=f"refused: the loss is {loss:.4f} instead of {first:.4f}")
 
     return [checked(result) for result in results]

@@ -48,3 +48,6 @@ def test_another_loss_is_refused():
     (_, refused) = compared([first, other])
     assert refused.skipped == "refused: the loss is 2.1000 instead of 2.0000"
     assert not refused.figures
+    skipped = Result("row", "peer", skipped="torch is not installed")
+    assert compared([skipped, same]) == [skipped, same]
+    assert compared([]) == []
