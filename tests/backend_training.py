@@ -92,6 +92,7 @@ DATA = {
     "masked": lambda: (texts(), None),
     "fine-tuned": _short,
     "vectors": _pairs,
+    "answers": lambda: ([text[:20] for text in texts()], [text[:12][::-1] for text in texts()]),
 }
 MODELS = {
     "text": lambda _: models.TextClassifier({**TEXT, "wide": False}),
@@ -104,6 +105,7 @@ MODELS = {
     "masked": lambda _: models.MaskedTokenModel({**SMALL, **NO_DROPOUT}),
     "fine-tuned": lambda start: models.TextClassifier(STILL, start=start),
     "vectors": lambda start: models.TextEncoder({"dropout": 0.0, "attention_dropout": 0.0}, start=start),
+    "answers": lambda _: models.SequenceToSequence({**SMALL, "decoder_layers": 1, "tokens": "characters"}),
 }
 
 
@@ -124,6 +126,13 @@ def flat(outputs):
     return np.concatenate(each) if each else np.zeros(0)
 
 
+def answers_of(model, rows, targets):
+    """Return what a model answers as one array; of one that writes texts, how probable the right ones are."""
+    if isinstance(model, models.SequenceToSequence):  # whose search needs TensorFlow
+        return flat(model.score_target(rows, targets))
+    return flat(model.predict(asked_of(model, rows), verbose=0))
+
+
 def asked_of(model, rows):
     """Return the rows to predict."""
     return ["a [mask] film", "[mask] [mask]"] if isinstance(model, models.MaskedTokenModel) else rows
@@ -138,8 +147,7 @@ def weights_for(model, rows):
 
 def observed(model, rows, targets):
     """Return what a model answers, before and after two epochs, their losses, and its figures."""
-    asked = asked_of(model, rows)
-    answers, losses = flat(model.predict(asked, verbose=0)), Losses()
+    answers, losses = answers_of(model, rows, targets), Losses()
     weights = weights_for(model, rows)
     settings = {"batch_size": 16, "epochs": 2, "seed": 3, "callbacks": [losses], "verbose": 0}
     if targets is not None:
@@ -151,7 +159,7 @@ def observed(model, rows, targets):
         "answers": answers.tolist(),
         "losses": losses.found,
         "figures": np.ravel(figures).tolist(),
-        "trained": flat(model.predict(asked, verbose=0)).tolist(),
+        "trained": answers_of(model, rows, targets).tolist(),
     }
 
 

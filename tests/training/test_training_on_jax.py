@@ -89,10 +89,11 @@ def test_the_same_weights_answer_and_learn_as_on_tensorflow(task, wanted, found)
 def test_a_training_with_its_validation_compiles_at_most_seven_steps(task, found):
     """The evaluation of all rows afterwards compiles three more, and their predictions two."""
     compiled = found[task]["compiled"]
-    assert set(compiled) == {"train_step", "test_step", "predict_step"}
+    steps = {"train_step", "test_step"} | ({"predict_step"} if task != "answers" else set())
+    assert set(compiled) == steps
     assert compiled["train_step"] <= 4
     assert compiled["test_step"] <= 6
-    assert compiled["predict_step"] <= 2
+    assert compiled.get("predict_step", 0) <= 2
 
 
 @on_jax
@@ -100,10 +101,8 @@ def test_a_training_with_its_validation_compiles_at_most_seven_steps(task, found
 @pytest.mark.parametrize("task", TASKS)
 def test_what_jax_trained_answers_the_same_on_tensorflow_and_is_not_compiled_there(task, folder, found):
     model = models.load(folder / f"{task}-trained.keras")
-    rows, _ = backend_training.DATA[task]()
-    answers = model.predict(backend_training.asked_of(model, rows), verbose=0)
-    wanted = found[task]["trained"]
-    np.testing.assert_allclose(backend_training.flat(answers), wanted, rtol=1e-4, atol=1e-5)
+    answers = backend_training.answers_of(model, *backend_training.DATA[task]())
+    np.testing.assert_allclose(answers, found[task]["trained"], rtol=1e-4, atol=1e-5)
     assert not model.jit_compile  # XLA cannot compile strings
 
 
