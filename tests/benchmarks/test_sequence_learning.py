@@ -44,14 +44,14 @@ def test_a_training_that_is_in_the_results_is_not_repeated(tmp_path, monkeypatch
 
     def own_process(train, rows, config, given, seed, beams, folder):
         assert folder.is_dir()
-        done.append((config["position"], given, seed))
+        done.append((config["position"], given["epochs"], seed))
         return {"test exact": 0.5 + seed / 4, "cpu s": 1.0}
 
     monkeypatch.setattr(learning, "in_own_process", own_process)
     file = tmp_path / "results.jsonl"
     measure = partial(learning.run, Settings(only=("reversal", "rotary")), None, 3)
     table = measure(2, Store(file, learning.FIGURE))
-    assert done == [("rotary", {"epochs": 2}, seed) for seed in range(3)]
+    assert done == [("rotary", 2, seed) for seed in range(3)]
     [result] = table.results
     assert (result.row, result.contestant, result.figures["test exact"]) == ("reversal", "rotary", 0.75)
     assert result.note == "exact 50.00% to 100.00%"
