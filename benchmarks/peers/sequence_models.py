@@ -118,7 +118,7 @@ def phonetisaurus(rows: SequenceRows, *_: Any) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         lexicon, model = Path(folder, "lexicon.txt"), Path(folder, "train", "model.fst")
         lexicon.write_text(_lexicon(rows.train), encoding="utf-8")
-        # The command of `peer.train`, which does not flush its own copy of the lexicon: its end is lost.
+        # The command of `peer.train`, which hands on thousands of lines that the program prints.
         command = ["phonetisaurus-train", "--lexicon", str(lexicon), "--seq2_del"]
         environment = peer.guess_environment()
         program = shutil.which(command[0], path=environment["PATH"])
