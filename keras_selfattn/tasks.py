@@ -97,13 +97,13 @@ class Task:
     def fitting(self, path: Path, reading: Mapping[str, Any]) -> dict[str, Any]:
         """Return those arguments of the reading of another file that have a meaning for this one."""
         ending = ending_of(path)
-        # Images in an .npz already have one size, lines of JSON neither separators nor a header, and other
-        # lines no columns.
-        left_out = {".npz": {"image_size"}}.get(ending, set())
-        if ending in (".jsonl", ".ndjson"):
-            left_out = {*_OF_TABLES}
-        elif self.target == ANSWERS and ending not in TABLES:
-            left_out = {"source"}
+        left_out: set[str] = set()
+        if ending == ".npz":  # whose images already have one size
+            left_out.add("image_size")
+        if ending not in (".csv", ".tsv"):
+            left_out.update(_OF_TABLES)
+        if self.target == ANSWERS and ending not in TABLES:  # a file of lines has no columns
+            left_out.add("source")
         return {name: value for name, value in reading.items() if name not in left_out}
 
     @property

@@ -45,7 +45,8 @@ def test_the_reading_of_another_file_keeps_what_its_form_has():
     reading = {"source": "en", "target": "de", "separator": ";"}
     assert answers.fitting(Path("test.tsv"), reading) == reading
     assert answers.fitting(Path("test.jsonl"), reading) == {"source": "en", "target": "de"}
-    assert answers.fitting(Path("test.en"), {"source": "en", "target": "de"}) == {"target": "de"}
+    assert answers.fitting(Path("test.parquet"), reading) == {"source": "en", "target": "de"}
+    assert answers.fitting(Path("test.en"), reading) == {"target": "de"}
     assert texts.fitting(Path("rows.txt"), {"text": "body"}) == {"text": "body"}
 
 
