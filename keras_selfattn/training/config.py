@@ -25,8 +25,8 @@ class TrainConfig:
         learning_rate: peak of the schedule: linear warmup, then cosine decay to nearly 0.
         weight_decay: decoupled, of AdamW.
         patience: epochs without a better validation loss after which training stops; the best weights are
-            restored. Of a model that is judged by a figure of its answers, epochs in which neither is better
-            if that is an error rate, and in which the figure is not if it is another.
+            restored. Of a model that is judged by a figure of its answers: epochs without a better figure;
+            while that is an error rate above 0, an epoch with a better loss is none of them.
         validation: share of the rows to hold out if there are no validation rows, in (0, 1).
         refit: True trains a model again on all rows if some were held out, for the best number of epochs.
             Fewer than 100 are too few to choose it: then both trainings take all epochs, whatever `patience`
