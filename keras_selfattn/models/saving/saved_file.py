@@ -13,11 +13,12 @@ from keras_selfattn.files.folder_kinds import lacks
 from keras_selfattn.layers import quantized_parts
 
 
-def load_file(path: str | Path) -> keras.Model:
+def load_file(path: str | Path, *, folders: bool = True) -> keras.Model:
     """Return the model of a `.keras` file, or of a run folder that holds `model.keras`.
 
     Args:
         path: the file or the folder.
+        folders: False where a pretrained model's folder would not do either; see `lacks`.
 
     Raises:
         RunError: if there is no such file, or Keras cannot read it.
@@ -26,7 +27,7 @@ def load_file(path: str | Path) -> keras.Model:
     if file.is_dir():
         file /= "model.keras"
     if not file.is_file() or file.suffix != ".keras":
-        raise RunError(lacks(Path(path)))
+        raise RunError(lacks(Path(path), folders=folders))
     try:
         return cast(keras.Model, keras.saving.load_model(file))
     except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:

@@ -134,4 +134,4 @@ def sequence_starting_point(path: Any) -> SequenceStart:
             f"{path} holds a pretrained model of the family {config.get('model_type')!r}, with which no "
             "model of answers begins. Give a run of `keras-selfattn train --task seq2seq`, or leave it out."
         )
-    return SequenceStart(path, load_file(path))
+    return SequenceStart(path, load_file(path, folders=False))

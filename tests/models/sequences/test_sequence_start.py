@@ -118,7 +118,7 @@ def test_what_is_no_trained_model_of_answers_is_refused_by_name(tmp_path, traine
         models.SequenceToSequence(start=tmp_path / "new")
     with pytest.raises(RunError, match="text holds a TextClassifier.*--task seq2seq"):
         models.SequenceToSequence(start=tmp_path / "text")
-    with pytest.raises(RunError, match="There is no model at .*nowhere"):
+    with pytest.raises(RunError, match=r"no model at .*nowhere. Give a run folder of .*, or a .keras file.$"):
         models.SequenceToSequence(start=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="`start` is of a model before training"):
         models.SequenceToSequence(SMALL, vocabulary=["a"], start=trained[0])
