@@ -6,6 +6,8 @@ Axes: N (tokens), V (vocabulary).
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.custom_gradients import custom_gradient
 
@@ -20,10 +22,12 @@ def smoothed_crossentropy(labels: Tensor, logits: Tensor, smoothing: float, shar
 
     Args:
         labels: int32 `[N]`.
-        logits: float32 `[N, V]`.
+        logits: float `[N, V]`.
         smoothing: part in [0, 1) of a label that `share` has.
-        share: float32 `[V]`, non-negative numbers whose sum is 1.
+        share: float `[V]`, non-negative numbers whose sum is 1; None without smoothing.
     """
+    if smoothing:
+        share = np.asarray(share, logits.dtype.as_numpy_dtype)
 
     @custom_gradient
     def found(logits: Tensor) -> tuple[Tensor, Callable]:

@@ -18,9 +18,9 @@ def crossentropy(labels: Tensor, logits: Tensor, smoothing: float = 0.0, share: 
 
     Args:
         labels: int32 `[...]`.
-        logits: float32 `[..., V]`.
+        logits: float `[..., V]`.
         smoothing: part in [0, 1) of a label that `share` has.
-        share: float32 `[V]`, non-negative numbers whose sum is 1; None without smoothing.
+        share: float `[V]`, non-negative numbers whose sum is 1; None without smoothing.
     """
     if runs_kernels(logits):
         flat = ops.reshape(labels, [-1]), ops.reshape(logits, [-1, logits.shape[-1]])

@@ -45,6 +45,14 @@ def test_the_loss_is_the_mean_over_real_symbols(smoothing):
     assert AnswerCrossentropy.from_config(loss.get_config()).label_smoothing == smoothing
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_of_another_dtype_is_computed_in_it(smoothing):
+    labels, logits = np.array([[5, 3, 0, 0]]), RANDOM.normal(size=(1, 4, 9))
+    logits[..., :3] = -1e9
+    found = AnswerCrossentropy(smoothing, dtype="float64")(labels, logits)
+    assert float(found) == pytest.approx(loss_by_loops(labels, logits, smoothing, [1]), abs=1e-5)
+
+
 def test_the_accuracy_counts_real_symbols_alike():
     accuracy = SymbolAccuracy()
     logits = np.zeros((2, 3, 6), "float32")
