@@ -71,7 +71,8 @@ def refuse_decoders(config: Mapping[str, Any], source: str) -> None:
     """
     kind, named = config.get("model_type"), config.get("architectures")
     architectures = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
-    both = config.get("is_encoder_decoder") is True or kind in _WITH_DECODER
+    known = isinstance(kind, str) and kind in _WITH_DECODER
+    both = known or config.get("is_encoder_decoder") is True
     if both or any(each.endswith(_WRITERS) for each in architectures):
         name = f"{', '.join(architectures)} of the family {kind!r}" if architectures else f"{kind!r}"
         raise ConfigError(

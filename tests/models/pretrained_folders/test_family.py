@@ -116,6 +116,12 @@ def test_a_field_that_only_another_family_has_is_warned_of(tmp_path):
         models.TextEncoder(start=folder)
 
 
+@pytest.mark.parametrize("kind", [["bert"], {}, 7, None])
+def test_a_family_that_is_no_text_is_refused_by_name(kind):
+    with pytest.raises(ConfigError, match="The encoders that can be read are"):
+        families.family_of({"model_type": kind}, "m")
+
+
 def test_an_unknown_family_is_told_of_all_that_are_known(tmp_path):
     folder = write_folder(tmp_path / "m", {**CONFIG, "model_type": "gpt2"}, weights_of(BERT), PIECES_OF_MPNET)
     with pytest.raises(ConfigError, match="'gpt2'. The encoders that can be read are .*roberta, toy"):
