@@ -39,6 +39,7 @@ class Model:
 
     def __init__(self, error=None):
         self.batching = None
+        self.row_tensors = frozenset()
         self.signatures = {"serving_default": ECHO}
         self.fed = []
         self._error = error
