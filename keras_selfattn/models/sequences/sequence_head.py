@@ -137,7 +137,7 @@ class AnswerCrossentropy(keras.losses.Loss):
             have.
         reduction: as in `keras.losses.Loss`.
         name: of the loss.
-        dtype: of the computation.
+        dtype: of the computation. Keras casts the labels to it, too: half precision would round them.
 
     Call arguments:
         y_true: int `[batch, length]`, 0 is padding, 1 an unknown symbol.
@@ -159,7 +159,7 @@ class AnswerCrossentropy(keras.losses.Loss):
         label_smoothing: float = 0.0,
         reduction: str = "sum_over_batch_size",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: Any = "float32",
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.label_smoothing = label_smoothing

@@ -283,6 +283,10 @@ class MaskedTokenHead(Head):
 class HiddenCrossentropy(keras.losses.Loss):
     """Cross-entropy of the hidden tokens, mean over them: Keras' own from logits, in fewer passes over these.
 
+    Args:
+        name, reduction: as in `keras.losses.Loss`.
+        dtype: of the computation. Keras casts the labels to it, too: half precision would round them.
+
     Call arguments:
         y_true: int `[places]`.
         y_pred: logits, float32 `[places, vocabulary]`.
@@ -293,6 +297,11 @@ class HiddenCrossentropy(keras.losses.Loss):
         >>> round(float(HiddenCrossentropy()(np.array([1]), np.zeros((1, 4), "float32"))), 4)
         1.3863
     """
+
+    def __init__(
+        self, name: str | None = None, reduction: str = "sum_over_batch_size", dtype: Any = "float32"
+    ) -> None:
+        super().__init__(name, reduction, dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return crossentropy(ops.reshape(ops.cast(y_true, "int32"), ops.shape(y_pred)[:-1]), y_pred)

@@ -1,5 +1,6 @@
 """The head of answers: what it reads, the loss and the accuracy, beside loops in NumPy."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from keras_selfattn.models.sequences.sequence_head import (
     labels_of,
 )
 from keras_selfattn.models.sequences.symbols import Characters
+from keras_selfattn.models.text.masked_prediction import HiddenCrossentropy
 
 RANDOM = np.random.default_rng(0)
 
@@ -102,3 +104,16 @@ def test_unknown_symbols_are_left_out_of_the_loss_and_wrong_for_the_accuracy():
     accuracy = SymbolAccuracy()
     accuracy.update_state(labels, logits)
     assert float(accuracy.result()) == 0.5
+
+
+@pytest.mark.parametrize("loss", [AnswerCrossentropy, HiddenCrossentropy])
+def test_labels_are_exact_in_whatever_dtype_keras_computes(loss):
+    before, logits = keras.config.floatx(), np.zeros((1, 1, 1000), np.float32)
+    logits[..., 301] = 50  # bfloat16 knows 300 and 302
+    labels = np.array([[301]])
+    keras.config.set_floatx("bfloat16")
+    try:
+        found = loss()(labels, logits)
+    finally:
+        keras.config.set_floatx(before)
+    assert abs(float(found)) < 1e-6
