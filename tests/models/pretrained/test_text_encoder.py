@@ -539,7 +539,7 @@ def test_fields_that_would_change_the_vectors_are_refused_by_name(tmp_path, file
         ({"quantization_config": {"bits": 8}}, "config.json: `quantization_config` is"),
         ({"auto_map": {"AutoModel": "a.B"}}, "config.json: `auto_map` is .* code of its own"),
         ({"pruned_heads": {"0": [1]}}, "config.json: `pruned_heads` is"),
-        ({"is_encoder_decoder": True}, "`is_encoder_decoder` is True"),
+        ({"is_encoder_decoder": True}, "an encoder and a decoder, 'bert'"),
     ],
 )
 def test_fields_of_the_model_that_are_refused_are_named(tmp_path, change, message):
