@@ -26,10 +26,10 @@ from ...wire import messages_pb2 as pb
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.model_registry import ModelRegistry
-from ..models.search_cost import beams_asked
 from ..models.servable import GraphCall, Servable
 from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Counted, Metrics
+from ..runtime.search_cost import beams_asked
 from .admission import Admission, check_fields, examples_bytes, predict_bytes
 from .classify import ClassifyCall, MultiInferenceCall, RegressCall
 from .input_shapes import InputShapes

@@ -10,9 +10,9 @@ from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.batching_parameters import own_batching_parameters
 from ..runtime.row_padding import row_padding
+from ..runtime.search_cost import SearchCost
 from ..tflite.tflite_servable import TfliteServable, has_tflite
 from .saved_model_servable import SavedModelServable, session_config
-from .search_cost import SearchCost
 from .servable import Servable
 
 

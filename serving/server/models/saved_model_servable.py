@@ -32,10 +32,10 @@ from ...wire.shapes import Shape
 from ..config import ServerConfig
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
+from ..runtime.search_cost import SearchCost
 from ..runtime.text_files import read_text_file
 from .free_outputs import FreeOutputs
 from .quantized_tensors import record_of
-from .search_cost import SearchCost
 from .servable import without_path
 
 # The stub's types forbid None for "no options" and "no metadata"; Session.run passes both.

@@ -10,7 +10,7 @@ from ...wire import messages_pb2 as pb
 from ...wire.shapes import Shape
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
-from .search_cost import SearchCost
+from ..runtime.search_cost import SearchCost
 
 _Response_co = TypeVar("_Response_co", covariant=True)
 

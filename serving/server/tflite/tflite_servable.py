@@ -19,9 +19,9 @@ from ...errors import InvalidArgumentError, NotFoundError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import dtype_name
 from ...wire.shapes import Shape
-from ..models.search_cost import SearchCost
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.row_padding import RowPadding
+from ..runtime.search_cost import SearchCost
 from .interpreter_pool import InterpreterPool
 from .tflite_signatures import UNREADABLE, Tensor, by_name, resolve, signatures_of
 

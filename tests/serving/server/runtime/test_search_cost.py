@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_selfattn.serving.server.models.search_cost import SearchCost, beams_asked
+from keras_selfattn.serving.server.runtime.search_cost import SearchCost, beams_asked
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 
