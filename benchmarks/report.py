@@ -20,6 +20,8 @@ _PERCENT = {
     "as ours",
     "test exact",
     "longer exact",
+    "4 beams exact",
+    "4 beams symbol errors",
     "test symbol errors",
 }
 _TINY = {"difference", "gradient"}
