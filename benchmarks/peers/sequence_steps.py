@@ -57,8 +57,8 @@ def torch(fields: dict[str, Any]) -> Prepared:
     """Prepare steps of torch's encoder and decoder layers."""
     case = StepsCase(**fields)
     model, forward = _torch_model(_core(case))
-    import torch
-    from torch.nn.functional import cross_entropy
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch.nn.functional import cross_entropy  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(1)
     optimizer = torch.optim.Adam(model.parameters(), RATE, fused=True)
@@ -100,8 +100,8 @@ def _torch_model(core: Any) -> tuple[Any, Any]:
 
     The logits are those of the symbols that answers can have.
     """
-    import torch
-    from torch import nn
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch import nn  # pyright: ignore[reportMissingImports]
 
     from keras_selfattn import layers
 
@@ -146,8 +146,8 @@ def _torch_model(core: Any) -> tuple[Any, Any]:
 
 def _norm(stack: Any) -> Any:
     """Return torch's layer normalisation with the weights of the last one of a stack."""
-    import torch
-    from torch import nn
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch import nn  # pyright: ignore[reportMissingImports]
 
     gain, shift = stack.weights[-2:]
     made = nn.LayerNorm(gain.shape[0], eps=1e-5)
