@@ -1,4 +1,4 @@
-"""The figures as SVG: charts of lines, histograms, bars by name, and confusion matrices.
+"""The figures as SVG: charts of lines, histograms, bars by name, confusion matrices, and alignments.
 
 The sizes are for a column of 360 pixels, which a telephone shows without a change; wider places scale them.
 """
@@ -6,7 +6,7 @@ The sizes are for a column of 360 pixels, which a telephone shows without a chan
 from collections.abc import Sequence
 
 from keras_selfattn.drawing.colours import level_of
-from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
+from keras_selfattn.drawing.figures import Alignment, Bars, Chart, Confusion, Histogram, Line
 from keras_selfattn.drawing.markup import Markup, join, shortened, tag
 from keras_selfattn.drawing.scales import LARGEST, Scale, number, span, tick_name, ticks
 
@@ -241,17 +241,50 @@ def _cell(figure: Confusion, row: int, column: int, rows: int, room: float, side
 
 def _name(label: str, place: int, room: float, side: float) -> Markup:
     """Return a label's name at the left and, turned, above."""
-    shown, middle = shortened(label, _LETTERS), round(room + (place + 0.5) * side, 1)
+    return join([_name_at_left(label, place, room, room, side), _name_above(label, place, room, room, side)])
+
+
+def _name_at_left(label: str, place: int, left: float, top: float, side: float) -> Markup:
+    told, shown, middle = _told(label, place, top, side)
+    return tag("text", told, shown, x=left - 4, y=middle + 4, text_anchor="end")
+
+
+def _name_above(label: str, place: int, left: float, top: float, side: float) -> Markup:
+    told, shown, middle = _told(label, place, left, side)
+    return tag("text", told, shown, transform=f"translate({middle + 4:g} {top - 4:g}) rotate(-90)")
+
+
+def _told(label: str, place: int, room: float, side: float) -> tuple[Markup, str, float]:
+    """Return a name's tooltip, what is shown of it, and the middle of its row or column."""
     told = tag("title", shortened(label, _TOLD))
-    left = tag("text", told, shown, x=room - 4, y=middle + 4, text_anchor="end")
-    turned = f"translate({middle + 4:g} {room - 4}) rotate(-90)"
-    return join([left, tag("text", told, shown, transform=turned)])
+    return told, shortened(label, _LETTERS), round(room + (place + 0.5) * side, 1)
 
 
-def _colour_key() -> Markup:
+def _colour_key(whole: str = "of the label's rows; empty cells: none") -> Markup:
     steps = [tag("rect", x=12 * n, y=0, width=12, height=10, class_=level_of(n / 10)) for n in range(11)]
     scale = tag("svg", *steps, width=132, height=10, aria_hidden="true")
-    return tag("p", "0% ", scale, " 100% of the label's rows; empty cells: none", class_="key")
+    return tag("p", "0% ", scale, f" 100% {whole}", class_="key")
+
+
+def alignment(figure: Alignment) -> Markup:
+    """Return the weights of an answer's symbols as a matrix: its symbols at the left, the source's above."""
+    side = max(14.0, min(24.0, 264 / max(1, len(figure.source))))
+    left, top = (
+        12 + round(6.6 * max((len(shortened(name, _LETTERS)) for name in names), default=0))
+        for names in (figure.target, figure.source)
+    )
+    width, height = (round(len(names) * side, 1) for names in (figure.source, figure.target))
+    parts = [tag("rect", x=left, y=top, width=width, height=height, class_="matrix")]
+    parts += [_name_above(name, place, left, top, side) for place, name in enumerate(figure.source)]
+    for row, (written, weights) in enumerate(zip(figure.target, figure.weights, strict=True)):
+        parts.append(_name_at_left(written, row, left, top, side))
+        for column, (read, weight) in enumerate(zip(figure.source, weights, strict=True)):
+            place = {"x": round(left + column * side, 1), "y": round(top + row * side, 1)}
+            size = {"width": round(side, 1), "height": round(side, 1)}
+            words = f"{shortened(written, _TOLD)} reads {shortened(read, _TOLD)}: {weight:.0%}"
+            parts.append(tag("g", tag("title", words), tag("rect", **place, **size, class_=level_of(weight))))
+    size = max(round(left + width + 4), WIDTH), round(top + height + 4)
+    return framed(figure.title, join(parts), _colour_key("of what a symbol reads"), size)
 
 
 def bars(figure: Bars) -> Markup:

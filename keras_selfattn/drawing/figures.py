@@ -104,3 +104,20 @@ class Confusion:
     labels: Sequence[str]
     cells: Sequence[tuple[int, int, int]]
     totals: Sequence[int] = field(default=())
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How strongly each symbol of an answer attends to each one of its source.
+
+    Args:
+        title: above.
+        source: the symbols of the source, across.
+        target: those of the answer, from the top down.
+        weights: of each symbol of the answer, those of the source, in [0, 1].
+    """
+
+    title: str
+    source: Sequence[str]
+    target: Sequence[str]
+    weights: Sequence[Sequence[float]]

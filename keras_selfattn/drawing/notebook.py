@@ -31,6 +31,11 @@ def token_rules(inside: str = "") -> str:
 
 TOKEN_STYLE = ".selfattn{--token:86,150,220}" + token_rules(".selfattn ")
 """The rules that tokens need outside a page, of the class `selfattn` alone."""
+_MATRIX_STYLE = (
+    ".selfattn table{border-collapse:collapse}.selfattn td,.selfattn th{min-width:16px;height:16px;"
+    "padding:0 3px;font-weight:400;text-align:end}.selfattn th[scope=col]{writing-mode:vertical-rl}"
+)
+_MOST_SYMBOLS = 60  # of a side of a matrix; it bounds the size of a notebook
 
 
 def coloured_tokens(tokens: Sequence[str], weights: np.ndarray, *, spaced: bool, most: int = 120) -> Markup:
@@ -81,3 +86,41 @@ def shown_tokens(tokens: Sequence[str], weights: np.ndarray, *, spaced: bool) ->
     style = tag("style", Markup(TOKEN_STYLE))
     drawn = coloured_tokens(tokens, weights, spaced=spaced, most=len(tokens))
     return join([style, tag("div", drawn, class_="selfattn")])
+
+
+def shown_alignment(source: Sequence[str], target: Sequence[str], weights: np.ndarray) -> Markup:
+    """Return a line for each symbol of an answer, with a cell on a colour for each one of its source.
+
+    The strongest colour is that of a weight of 1. Each cell shows its weight as a tooltip; of sides of more
+    than 60 symbols the first 60 are shown, and an ellipsis.
+
+    Args:
+        source: S symbols of a source.
+        target: T symbols of an answer.
+        weights: float `[T, S]` in [0, 1].
+
+    Example:
+
+        >>> "Mann reads man: 90%" in shown_alignment(["a", "man"], ["Mann"], np.array([[0.1, 0.9]]))
+        True
+    """
+    read = [*source[:_MOST_SYMBOLS], *["…"] * (len(source) > _MOST_SYMBOLS)]
+    head = tag("tr", tag("td"), *(tag("th", tag("bdi", each), scope="col") for each in read))
+    lines = [
+        tag("tr", tag("th", tag("bdi", symbol), scope="row"), *_cells(symbol, source, line[:_MOST_SYMBOLS]))
+        for symbol, line in zip(target[:_MOST_SYMBOLS], weights, strict=False)
+    ]
+    more = tag("tr", tag("th", "…", scope="row")) if len(target) > _MOST_SYMBOLS else None
+    table = tag("table", tag("thead", head), tag("tbody", *lines, more))
+    return join([tag("style", Markup(TOKEN_STYLE + _MATRIX_STYLE)), tag("div", table, class_="selfattn")])
+
+
+def _cells(symbol: str, source: Sequence[str], weights: np.ndarray) -> list[Markup]:
+    return [
+        tag(
+            "td",
+            class_=f"w{min(LEVELS - 1, int(LEVELS * share))}",
+            title=f"{symbol} reads {read}: {share:.0%}",
+        )
+        for read, share in zip(source, weights.tolist(), strict=False)
+    ]

@@ -95,7 +95,7 @@ def _inputs(
     """Return the columns of the chosen rows' inputs, and their cells: both texts of a pair have one each."""
     key, pictures = rows.kind.key, {row: rows.kind.picture(rows.inputs[row]) for row in chosen}
     short = [rows.inputs[row] for row in chosen[:_COLOURED] if _can_be_coloured(pictures[row])]
-    coloured = dict(zip(map(key, short), _explained(model, short), strict=False))
+    coloured = dict(zip(map(key, short), explained(model, short), strict=False))
     drawn = [
         _drawn(pictures[row], head, rows, outputs, row, coloured.get(key(rows.inputs[row]))) for row in chosen
     ]
@@ -129,13 +129,19 @@ def _drawn(
     return coloured_tokens(attention.tokens, attention.received, spaced=attention.spaced)
 
 
-def _explained(model: Any, rows: Sequence[Any]) -> Sequence[Any]:
-    """Return the attention over rows where it takes no compilation; nothing elsewhere."""
+def explained(model: Any, rows: Sequence[Any], *answers: Sequence[Any]) -> Sequence[Any]:
+    """Return the attention over rows where it takes no compilation; nothing elsewhere, or without a model.
+
+    Args:
+        model: that explains rows.
+        rows: inputs.
+        answers: of a model that writes texts, those to the rows.
+    """
     import keras
 
     if not rows or not hasattr(model, "explain") or keras.backend.backend() == "jax":
         return []
-    return model.explain(rows)
+    return model.explain(rows, *answers)
 
 
 def _series(head: Head, series: np.ndarray, target: Any, output: Any) -> Markup:

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from keras_selfattn import __version__
-from keras_selfattn.drawing.charts import NAMED, bars, chart, confusion, histogram
-from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram
+from keras_selfattn.drawing.charts import NAMED, alignment, bars, chart, confusion, histogram
+from keras_selfattn.drawing.figures import Alignment, Bars, Chart, Confusion, Histogram
 from keras_selfattn.drawing.markup import Markup, isolated, tag
 from keras_selfattn.drawing.scales import number
 from keras_selfattn.drawing.style import STYLE
@@ -19,6 +19,7 @@ _DRAW: dict[type, Callable[[Any], Markup]] = {
     Bars: bars,
     Histogram: histogram,
     Confusion: confusion,
+    Alignment: alignment,
 }
 # Characters of a cell up to which it is one line, and up to which it is a name, not a text.
 _SHORT, _LONG = 18, 60
@@ -69,9 +70,14 @@ def _section(part: Section, place: int) -> Markup:
 
 def _figure(figure: Figure) -> Markup:
     drawn = _DRAW[type(figure)](figure)
-    if isinstance(figure, Confusion) and len(figure.labels) > NAMED // 2:
+    if isinstance(figure, Confusion | Alignment) and _across(figure) > NAMED // 2:
         return Markup(drawn.replace("<figure>", '<figure class="wide">', 1))
     return drawn
+
+
+def _across(figure: Confusion | Alignment) -> int:
+    """Return the number of columns of a matrix."""
+    return len(figure.labels if isinstance(figure, Confusion) else figure.source)
 
 
 def _sentence(text: Any) -> Markup:

@@ -13,6 +13,7 @@ from keras_selfattn.metrics.reliability import CalibrationEffect
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.metrics.text_answers import CONSTANT, COPYING
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.report.alignments import alignment_section
 from keras_selfattn.report.figure_names import name_in_words, value_in_words
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
 from keras_selfattn.report.misread import MISREAD, misread_section
@@ -131,4 +132,5 @@ def _answers(findings: Findings, of_kept_model: bool) -> list[Section]:
     kept = {"of_kept_model": of_kept_model}
     reliable = reliability_section(found, findings.split, findings.calibrated, **kept)
     misread = misread_section(found.head, found.rows, found.outputs, findings.model)
-    return [answers, *([] if reliable is None else [reliable]), misread]
+    aligned = alignment_section(found, findings.model)
+    return [each for each in (answers, reliable, misread, aligned) if each is not None]

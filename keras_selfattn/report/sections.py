@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram
+from keras_selfattn.drawing.figures import Alignment, Bars, Chart, Confusion, Histogram
 
-Figure = Chart | Bars | Histogram | Confusion
+Figure = Chart | Bars | Histogram | Confusion | Alignment
 """A figure on the page."""
 
 

@@ -146,6 +146,8 @@ class Labelling:
 class Explanation:
     """Attention weights of a model for one text. A notebook shows the tokens on colours of `received`.
 
+    Of a model that writes texts it shows what each written piece attends to, mean of layers and heads.
+
     Attention says where the model looks, not why it decides: `Contributions` are beside it.
 
     Attributes:
@@ -174,8 +176,10 @@ class Explanation:
         return received(self.weights)
 
     def _repr_html_(self) -> str:
-        from keras_selfattn.drawing.notebook import shown_tokens
+        from keras_selfattn.drawing.notebook import shown_alignment, shown_tokens
 
+        if self.target_tokens is not None:
+            return shown_alignment(self.tokens, self.target_tokens, self.weights.mean(axis=(0, 1)))
         # A model does not say its unit; one that reads characters has tokens of one, and pieces of words that
         # are bytes have their own blanks.
         own = any(token.startswith(" ") for token in self.tokens)

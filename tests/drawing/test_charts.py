@@ -7,8 +7,9 @@ import pytest
 from html_pages import read_page
 
 from keras_selfattn.drawing.builders import histogram_of
-from keras_selfattn.drawing.charts import bars, chart, confusion, histogram
-from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
+from keras_selfattn.drawing.charts import alignment, bars, chart, confusion, histogram
+from keras_selfattn.drawing.colours import level_of
+from keras_selfattn.drawing.figures import Alignment, Bars, Chart, Confusion, Histogram, Line
 
 ATTACK = "<img src=x onerror=alert(1)>\"'&\x00\ud800"
 
@@ -86,6 +87,23 @@ def test_cells_of_a_confusion_matrix_stand_in_their_row_and_column_with_their_co
         2 * (float(by_count["5"]["x"]) - float(by_count["6"]["x"])), abs=0.3
     )
     assert by_count["5"]["class"] == "s20"
+
+
+def test_an_alignment_has_a_line_for_each_written_symbol_and_a_column_for_each_read_one():
+    weights = [[0.75, 0.25, 0.0], [0.0, 0.5, 0.5]]
+    page = read_page(alignment(Alignment("t", ["a", "b", ATTACK], ["x", "y"], weights)))
+    cells = {each.tooltip: each.all("rect")[0].attributes for each in page.all("g")}
+    assert len(cells) == 6
+    assert not page.all("img")
+    first, beside, below = (cells[words] for words in ("x reads a: 75%", "x reads b: 25%", "y reads a: 0%"))
+    assert first["y"] == beside["y"]
+    assert float(below["y"]) > float(first["y"])
+    assert below["x"] == first["x"]
+    assert float(beside["x"]) - float(first["x"]) == pytest.approx(float(first["width"]), abs=0.2)
+    assert first["class"] == level_of(0.75)
+    named = [each.text for each in page.all("text")]
+    assert named[-2:] == ["x", "y"]
+    assert named[:2] == ["a", "b"]
 
 
 def test_a_matrix_of_150_classes_has_tooltips_in_place_of_letters_and_is_bounded():

@@ -11,7 +11,9 @@ from keras_selfattn.drawing.builders import lengths_of_answers
 from keras_selfattn.metrics.evaluation import Evaluation
 from keras_selfattn.metrics.report_of_model import report_of
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
-from keras_selfattn.models.sequences.text_answer import Answer
+from keras_selfattn.models.sequences.text_answer import Answer, AnswerExplanation
+from keras_selfattn.report import alignments
+from keras_selfattn.report.alignments import alignment_section
 from keras_selfattn.report.figure_names import value_in_words
 from keras_selfattn.report.misread import misread_section
 from keras_selfattn.report.page import page_html
@@ -82,6 +84,48 @@ def test_figures_of_texts_are_shares_and_numbers_to_a_hundred():
     assert value_in_words("character_error_rate_of_copying", 1.5) == "150.0%"
     assert value_in_words("bleu", 41.234) == "41.2"
     assert value_in_words("mean_absolute_error_of_mean", 0.125) == "0.125"
+
+
+class _Explaining:
+    """Explains answers of words: each symbol reads all of its source evenly."""
+
+    def explain(self, sources, answers):
+        self.asked = [*zip(sources, answers, strict=True)]
+        return [self._one(source.split(), answer.split()) for source, answer in self.asked]
+
+    @staticmethod
+    def _one(source, target):
+        return AnswerExplanation(source, target, np.full((len(target), len(source)), 1 / len(source)))
+
+
+def test_right_and_wrong_answers_have_their_alignment_the_largest_error_first(found):
+    model = _Explaining()
+    shown = alignment_section(found, model)
+    # The empty answer has none, and of right ones the longest are there.
+    assert model.asked == [("a man", "ein Mann"), ("two men", "2 Männer"), ("a <b>dog</b>", "ein Hand")]
+    titles = ["ein Mann (right, place 2)", "2 Männer (right, place 3)", "ein Hand (error 12%, place 4)"]
+    assert [each.title for each in shown.blocks[1:]] == titles
+    assert shown.blocks[1].weights == [[0.5, 0.5], [0.5, 0.5]]
+    page = read_page(page_html(Page("Run", [], [], [shown])))
+    assert figure(page, titles[0])
+    assert "ein reads man: 50%" in {each.tooltip for each in page.all("g")}
+
+
+def test_alignments_are_left_out_without_a_model_of_labels_and_of_long_answers(found, monkeypatch):
+    assert alignment_section(found, None) is None
+    monkeypatch.setattr(alignments, "_CHARACTERS", 4)
+    assert alignment_section(found, _Explaining()) is None
+    monkeypatch.setattr(alignments, "_CHARACTERS", 200)
+    monkeypatch.setattr(alignments, "_SYMBOLS", 1)
+    assert alignment_section(found, _Explaining()) is None
+
+
+def test_a_source_that_is_there_twice_is_drawn_once(found):
+    rows = LabelledRows(
+        [SOURCES[0]] * 2, [TARGETS[0]] * 2, "pairs.csv", [2, 3], kind=TEXTS, target_kind=ANSWERS
+    )
+    twice = Evaluation(found.head, rows, [OUTPUTS[0]] * 2, found.figures)
+    assert len(alignment_section(twice, _Explaining()).blocks) == 2
 
 
 def test_rows_that_are_all_right_are_told(found):

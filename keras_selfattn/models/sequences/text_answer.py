@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keras_selfattn.drawing.notebook import shown_alignment
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -39,7 +41,7 @@ EMPTY = Answer("", 0.0, True, ("",), (0.0,))
 
 @dataclass(frozen=True, eq=False)
 class AnswerExplanation:
-    """The attention from the symbols of an answer to those of its source.
+    """The attention from the symbols of an answer to those of its source. A notebook shows it as a matrix.
 
     Args:
         source: the symbols of the source `[S]`, as texts, the end symbol included.
@@ -51,3 +53,6 @@ class AnswerExplanation:
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: np.ndarray
+
+    def _repr_html_(self) -> str:
+        return shown_alignment(self.source, self.target, self.weights)

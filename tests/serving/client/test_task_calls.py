@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from stock_serving import StockServing, StockSignature
 
-from keras_selfattn.drawing.notebook import shown_tokens
+from keras_selfattn.drawing.notebook import shown_alignment, shown_tokens
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import (
     Classification,
@@ -360,6 +360,14 @@ def test_a_notebook_shows_an_explanation_on_the_colours_of_what_each_token_recei
     assert explained._repr_html_() == shown_tokens(tokens, explained.received, spaced=spaced)
     assert "<b>" not in explained._repr_html_()
     assert "<span" not in Explanation([], weights[..., :0, :0])._repr_html_()
+
+
+def test_a_notebook_shows_what_each_written_piece_attends_to():
+    weights = np.float32([[[[1, 0], [0.25, 0.75]], [[0, 1], [0.25, 0.75]]]])  # [1, 2, written, T]
+    explained = Explanation(["a", "man"], weights, target_tokens=["ein", "Mann"])
+    shown = explained._repr_html_()
+    assert shown == shown_alignment(["a", "man"], ["ein", "Mann"], np.float32([[0.5, 0.5], [0.25, 0.75]]))
+    assert "Mann reads man: 75%" in shown
 
 
 def contributing(arrays, kinds=(b"word", b"pair")):
