@@ -31,7 +31,7 @@ from keras_selfattn.training.processes.group import ProcessGroup
 
 # Epochs can be shorter than the writing of a file.
 _SECONDS_BETWEEN = 10.0
-_STOPPING = ("wait", "stopped_epoch", "best", "best_epoch", "least_loss")
+_STOPPING = ("wait", "stopped_epoch", "best", "best_epoch", "least_loss", "kept_loss")
 
 
 def training_digests(

@@ -182,21 +182,29 @@ class _EarlyStopping(keras.callbacks.EarlyStopping):
     """Keras' callback, with the best weights in a temporary file: a large model is in memory once less.
 
     An error rate of answers can stay the same for epochs in which the model learns: all answers are alike
-    first. So an epoch with a better validation loss is none without progress there, until the rate is 0.
+    first. So an epoch with a better validation loss is none without progress there, until the rate is 0; and
+    of epochs with the best rate, that with the least loss is kept: its answers are the surest.
     """
 
     _kept: "Sequence[np.ndarray] | _WeightsInFile | None" = None
-    least_loss = math.inf
+    least_loss = kept_loss = math.inf
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        self.least_loss = math.inf
+        self.least_loss = self.kept_loss = math.inf
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        loss = (logs or {}).get("val_loss", math.inf)
-        if self.monitor.endswith(_ERROR_RATE) and self.best != 0 and loss < self.least_loss:
+        loss, rate = ((logs or {}).get(name, math.inf) for name in ("val_loss", self.monitor))
+        is_rate = self.monitor.endswith(_ERROR_RATE)
+        surer = is_rate and rate == self.best and loss < self.kept_loss
+        if is_rate and self.best != 0 and loss < self.least_loss:
             self.least_loss, self.wait = loss, -1  # 0 once this epoch is counted
         super().on_epoch_end(epoch, logs)
+        if surer:
+            model: Any = self.model
+            self.best_epoch, self.best_weights = epoch, model.get_weights()
+        if self.best_epoch == epoch:
+            self.kept_loss = loss
 
     @property
     def best_weights(self) -> Sequence[np.ndarray] | None:
@@ -335,9 +343,17 @@ def _outcome(
         score = found[monitored.removeprefix("val_")]
         return Fitted(columns, len(history["loss"]), False, monitored, score, on_pairs)
     values = history[monitored]
-    best = np.argmin if _mode(monitored) == "min" else np.argmax
-    epoch = int(best(values)) if choose_epoch else len(values) - 1
+    epoch = _best_of(history, monitored) if choose_epoch else len(values) - 1
     return Fitted(columns, 1 + epoch, choose_epoch, monitored, values[epoch])
+
+
+def _best_of(history: dict[str, list[float]], monitored: str) -> int:
+    """Return the epoch that early stopping keeps, from 0."""
+    values = history[monitored]
+    if monitored.endswith(_ERROR_RATE):
+        return min(range(len(values)), key=lambda epoch: (values[epoch], history["val_loss"][epoch]))
+    best = np.argmin if _mode(monitored) == "min" else np.argmax
+    return int(best(values))
 
 
 def _columns(model: RawModel, history: dict[str, list[float]]) -> dict[str, list[float]]:

@@ -233,16 +233,17 @@ def test_a_loss_that_is_no_number_is_told_before_answers_are_searched_for():
 
 
 @pytest.mark.parametrize(
-    ("losses", "rates", "stops"),
+    ("losses", "rates", "stops", "kept"),
     [
-        ([4, 3, 2, 1.5, 1.2, 1.1], [0.4] * 6, None),  # a plateau of the figure, while the loss falls
-        ([4, 3, 3, 3, 3, 3], [0.4] * 6, 3),
-        ([4, 3, 2, 1.5, 1.2, 1.1], [0.4, 0, 0, 0, 0, 0], 3),  # nothing is left to get better
-        ([1, 2, 3, 4, 5, 6], [0.4, 0.3, 0.3, 0.3, 0.3, 0.3], 3),
-        ([1, 2, 3, 4, 5, 6], [0.6, 0.5, 0.4, 0.3, 0.2, 0.1], None),
+        ([4, 3, 2, 1.5, 1.2, 1.1], [0.4] * 6, None, 5),  # a plateau of the figure, while the loss falls
+        ([4, 3, 3, 3, 3, 3], [0.4] * 6, 3, 1),
+        ([4, 3, 2, 1.5, 1.2, 1.1], [0.4, 0, 0, 0, 0, 0], 3, 3),  # nothing is left to get better
+        ([1, 2, 3, 4, 5, 6], [0.4, 0.3, 0.3, 0.3, 0.3, 0.3], 3, 1),
+        ([1, 2, 3, 4, 5, 6], [0.6, 0.5, 0.4, 0.3, 0.2, 0.1], None, 5),
+        ([4, 3, 2, 2.5, 1, 2.2], [0.4, 0.3, 0.2, 0.1, 0.2, 0.1], None, 5),  # not the least loss of all
     ],
 )
-def test_answers_are_waited_for_while_their_loss_falls(losses, rates, stops):
+def test_answers_are_waited_for_while_their_loss_falls(losses, rates, stops, kept):
     model = keras.Sequential([keras.layers.Dense(1)])
     model.build((None, 1))
     stopping = fitting._early_stopping("val_character_error_rate", training.TrainConfig(patience=2))
@@ -251,10 +252,16 @@ def test_answers_are_waited_for_while_their_loss_falls(losses, rates, stops):
         stopping.on_train_begin()
         model.stop_training, found = False, None
         for epoch, (loss, rate) in enumerate(zip(losses, rates, strict=True)):
+            model.set_weights([np.full((1, 1), epoch), np.zeros(1)])
             stopping.on_epoch_end(epoch, {"val_loss": loss, "val_character_error_rate": rate})
-            if model.stop_training and found is None:
+            if model.stop_training:
                 found = epoch
+                break
         assert found == stops
+        # Of equally good epochs, the one with the least loss.
+        assert stopping.best_epoch == kept == stopping.best_weights[0].item()
+        columns = {"val_loss": losses[: epoch + 1], "val_character_error_rate": rates[: epoch + 1]}
+        assert fitting._best_of(columns, "val_character_error_rate") == kept
 
 
 def test_other_figures_do_not_wait_for_the_loss():
