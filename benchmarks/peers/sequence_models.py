@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from benchmarks.peers.measured_training import measured
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
+from keras_selfattn.files.atomic import write_file
 
 
 class SequenceRows(NamedTuple):
@@ -105,7 +106,7 @@ class UsedTime:
         wall, cpu = self._begin
         now = {"seconds": time.perf_counter() - wall, "cpu s": time.process_time() - cpu}
         added = {name: seconds + now[name] for name, seconds in self.before.items()}
-        self._file.write_text(json.dumps(added), encoding="utf-8")
+        write_file(self._file, json.dumps(added).encode())
 
 
 def phonetisaurus(rows: SequenceRows, *_: Any) -> dict[str, float]:
