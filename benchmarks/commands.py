@@ -334,11 +334,13 @@ def training_steps(
 @click.option(
     "--data",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder that holds `cmudict`; without it, the tasks that the benchmark makes alone.",
+    help="Folder that holds `cmudict` and `multi30k`; without it, the tasks that the benchmark makes alone.",
 )
 @click.option("--seeds", type=click.IntRange(1), default=1, help="How often each is trained.")
 @click.option(
-    "--epochs", type=click.IntRange(1), help="Of ours, at most; by default the benchmark's own for each task."
+    "--epochs",
+    type=click.IntRange(1),
+    help="Of ours and torch's, at most; by default the benchmark's own for each task.",
 )
 @click.option(
     "--results",
@@ -354,7 +356,7 @@ def sequences(
     plot: Path | None,
     **settings: Any,
 ) -> None:
-    """Answers learned exactly, by kind of position: dates, numbers, reversal; and words to phonemes.
+    """Answers learned: dates, numbers, reversal, by kind of position; words to phonemes; English to German.
 
     Interrupt it when you like: with --results, the same command goes on where it stopped.
     """
@@ -366,6 +368,8 @@ def sequences(
     table = benchmark.run(_settings(settings), data, seeds, epochs, store)
     shown = {"test exact": "exact", "longer exact": "exact, longer", "test symbol errors": "symbol errors"}
     shown |= {"4 beams exact": "exact, 4 beams", "4 beams symbol errors": "symbol errors, 4 beams"}
+    shown |= {"test BLEU": "BLEU", "test chrF": "chrF"}
+    shown |= {"4 beams BLEU": "BLEU, 4 beams", "4 beams chrF": "chrF, 4 beams"}
     shown |= {"seconds": "seconds", "cpu s": "CPU s", **_MEMORY}
     report(table, shown, csv_file, plot, ("test exact", "exact answers"))
 

@@ -1,4 +1,7 @@
-"""Models from texts to texts trained on the same rows: ours, and Phonetisaurus' for pronunciations."""
+"""Models from texts to texts trained on the same rows: ours, and Phonetisaurus' for pronunciations.
+
+That of torch's modules is in `torch_sequences.py`.
+"""
 
 import functools
 import json
@@ -23,11 +26,13 @@ class SequenceRows(NamedTuple):
     """The rows of a set: texts with their right answers.
 
     test: what is measured, by the name of the part.
+    sentences: True if answers are sentences, which BLEU and chrF compare.
     """
 
     train: LabelledRows
     development: LabelledRows | None
     test: dict[str, LabelledRows]
+    sentences: bool = False
 
 
 def ours(
@@ -74,15 +79,11 @@ def ours(
             verbose=0,
         )
         run, figures = measured(train)
-    figures |= {name: figures[name] + seconds for name, seconds in used.before.items()}
-    figures["best epoch"] = run.best_epoch
-    for part, tested in rows.test.items():
-        figures |= _figures(part, tested, run.model.predict(tested.inputs, verbose=0))
-    for width in beams:
-        tested = rows.test["test"]
-        answers = run.model.generate(tested.inputs, beams=width)
-        figures |= _figures(f"{width} beams", tested, [answer.text for answer in answers])
-    return figures
+    return {
+        **used.added_to(figures),
+        "best epoch": run.best_epoch,
+        **figures_of_answers(run.model, rows, beams),
+    }
 
 
 class UsedTime:
@@ -107,6 +108,10 @@ class UsedTime:
         now = {"seconds": time.perf_counter() - wall, "cpu s": time.process_time() - cpu}
         added = {name: seconds + now[name] for name, seconds in self.before.items()}
         write_file(self._file, json.dumps(added).encode())
+
+    def added_to(self, figures: dict[str, float]) -> dict[str, float]:
+        """Return the figures of a training with the time of those before."""
+        return figures | {name: figures[name] + seconds for name, seconds in self.before.items()}
 
 
 def phonetisaurus(rows: SequenceRows, *_: Any) -> dict[str, float]:
@@ -159,10 +164,49 @@ def _joined(source: str) -> str:
     return "".join(source.split())
 
 
-def _figures(part: str, rows: LabelledRows, answers: Sequence[str]) -> dict[str, float]:
-    """Return the share of right answers, and the errors by symbol between blanks, of a part."""
+def figures_of_answers(model: Any, rows: SequenceRows, beams: Sequence[int] = ()) -> dict[str, float]:
+    """Return the figures of a model's answers to all parts, and of further searches for those to "test".
+
+    Args:
+        model: a trained `SequenceToSequence`.
+        rows: of the set.
+        beams: of each further search.
+    """
+    figures: dict[str, float] = {}
+    for part, tested in rows.test.items():
+        figures |= _figures(part, tested, model.predict(tested.inputs, verbose=0), rows.sentences)
+    for width in beams:
+        tested = rows.test["test"]
+        answers = [answer.text for answer in model.generate(tested.inputs, beams=width)]
+        figures |= _figures(f"{width} beams", tested, answers, rows.sentences)
+    return figures
+
+
+def _figures(
+    part: str, rows: LabelledRows, answers: Sequence[str], sentences: bool = False
+) -> dict[str, float]:
+    """Return the share of right answers, and the errors by symbol between blanks, of a part.
+
+    Of sentences also BLEU and chrF, 0 to 100.
+    """
     from keras_selfattn.metrics.text_answers import edit_rate
 
     right = [answer in wanted for answer, wanted in zip(answers, rows.targets, strict=True)]
     found = {f"{part} exact": sum(right) / len(right)}
-    return found | {f"{part} symbol errors": edit_rate(rows.targets, answers, str.split)}
+    found[f"{part} symbol errors"] = edit_rate(rows.targets, answers, str.split)
+    metrics = corpus_metrics(rows) if sentences else {}
+    return found | {
+        f"{part} {name}": each.corpus_score(answers, None).score for name, each in metrics.items()
+    }
+
+
+def corpus_metrics(rows: LabelledRows) -> dict[str, Any]:
+    """Return sacrebleu's BLEU and chrF without case, of the answers to rows with one right answer each."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    right = [[answers[0] for answers in rows.targets]]
+    return {
+        "BLEU": BLEU(lowercase=True, tokenize="13a", references=right),
+        "chrF": CHRF(lowercase=True, references=right),
+    }
