@@ -515,6 +515,53 @@ def serving(
     report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
 
 
+@main.command("serving-lengths")
+@_options
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder of the versions of a model that answers texts with texts, as `export` writes it.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="File with a sentence a line, such as test.en.gz.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, help="Seconds of one measurement."
+)
+@click.option(
+    "--long-clients",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1, 2),
+    help="Clients with long texts beside the one with short texts; for several loads, several times.",
+)
+@click.option("--clients", type=click.IntRange(1), default=32, help="Clients with all texts as they come.")
+def serving_lengths(
+    model: Path,
+    data: Path,
+    seconds: float,
+    long_clients: tuple[int, ...],
+    clients: int,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """Short texts beside long ones, to our server with a model that writes texts: p50 and p95."""
+    from benchmarks import serving_lengths as benchmark
+    from keras_selfattn.data.formats.records import iter_lines
+
+    check_plot(plot)
+    texts = [line for _, line in iter_lines(data)]
+    chosen = replace(_settings(settings), seconds=seconds)
+    table = benchmark.run(chosen, model, texts, long_clients, clients)
+    shown = {name: name for name in ("p50 ms", "p95 ms", "requests/s", "failures")}
+    report(table, {"times alone": "p50 × alone", **shown}, csv_file, plot, ("p50 ms", "p50 ms"))
+
+
 @main.command("predict")
 @_options
 @click.option(

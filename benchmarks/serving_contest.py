@@ -24,8 +24,8 @@ _MODEL = "benchmarks.peers.served_model"
 _LOOK = 0.02  # seconds between two looks at a starting server
 _HEALTH_TIMEOUT = 1.0  # seconds
 
-_SERVE = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
-_OURS = (*_SERVE, f"--model_name={NAME}", f"--model_base_path={{folder}}/{NAME}")
+SERVE = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
+_OURS = (*SERVE, f"--model_name={NAME}", f"--model_base_path={{folder}}/{NAME}")
 _OTHERS = (sys.executable, "-m", "benchmarks.serving_servers")
 
 
@@ -188,7 +188,7 @@ def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, M
         health_port = port
     known = {"folder": str(place.folder), "port": str(port), "health_port": str(health_port)}
     with Child([argument.format_map(known) for argument in server.command]) as child:
-        found = {START_UP: _started(child, server, f"{HOST}:{health_port}", place.settings.deadline)}
+        found = {START_UP: started(child, server.health, f"{HOST}:{health_port}", place.settings.deadline)}
         asked = {"protocol": server.protocol, "address": server.target.format_map(known), "path": server.path}
         _check(place, asked)
         for row in rows:
@@ -199,9 +199,19 @@ def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, M
     return {row: measured for row, measured in found.items() if row in rows}
 
 
-def _started(child: Child, server: Server, address: str, deadline: float) -> Measured:
-    """Wait for the first good health check."""
-    healthy = {"grpc": _grpc_health, "http": _http_health}[server.health]
+def started(child: Child, health: str, address: str, deadline: float) -> Measured:
+    """Wait for the first good health check, and return the cost of the start.
+
+    Args:
+        child: the server's process.
+        health: "grpc" or "http", as in `Server`.
+        address: "host:port" of the health check.
+        deadline: seconds to wait.
+
+    Raises:
+        WorkerError: the server ended, or was not healthy in time.
+    """
+    healthy = {"grpc": _grpc_health, "http": _http_health}[health]
     start = time.perf_counter()
     while not healthy(address):
         if not child.alive:

@@ -83,6 +83,24 @@ class GrpcConnection:
         return pb.PredictRequest(model_spec={"name": NAME}, inputs=inputs).SerializeToString()
 
 
+class WritingConnection(GrpcConnection):
+    """Texts of one's own, to a model that answers them with texts."""
+
+    def __init__(self, address: str, model: str, asked: Sequence[str]) -> None:
+        super().__init__(address, "")
+        self._requests = [self._of_model(model, text) for text in asked]
+
+    @staticmethod
+    def text(answer: bytes) -> str:
+        """Return what the model has written."""
+        return message_bytes.predict_response(answer)[0]["text"][0].decode()
+
+    @staticmethod
+    def _of_model(model: str, text: str) -> bytes:
+        inputs = {"text": codec.encode_fields(np.array([text.encode()], dtype=object))}
+        return pb.PredictRequest(model_spec={"name": model}, inputs=inputs).SerializeToString()
+
+
 class OpenInferenceConnection(GrpcConnection):
     """The same text by the Open Inference Protocol."""
 
@@ -242,6 +260,44 @@ class Session:
         self._connected(protocol, address, path, connections, measure)
         return found
 
+    def written(self, address: str, model: str, asked: Sequence[str]) -> dict[str, Any]:
+        """Answer with what a model writes for texts."""
+
+        async def write() -> list[str]:
+            connection = WritingConnection(address, model, asked)
+            try:
+                return [connection.text(await connection.ask(number)) for number in range(len(asked))]
+            finally:
+                await connection.close()
+
+        return {"texts": self._runner.run(write())}
+
+    def beside(
+        self, address: str, model: str, groups: Sequence[dict[str, Any]], seconds: float
+    ) -> dict[str, Any]:
+        """Warm a server up for half the time, then measure groups of clients that ask at the same time.
+
+        Args:
+            address: "host:port".
+            model: the name of a model that answers texts with texts.
+            groups: of clients; the `texts` that each asks for, in turns, and the number of `connections`.
+            seconds: the seconds of the measurement.
+        """
+
+        async def measure() -> list[dict[str, float]]:
+            opened = [
+                [WritingConnection(address, model, group["texts"]) for _ in range(group["connections"])]
+                for group in groups
+            ]
+            try:
+                await asyncio.gather(*(_loops(each, seconds / 2) for each in opened))
+                return await asyncio.gather(*(_latencies(each, seconds) for each in opened))
+            finally:
+                for connection in (each for group in opened for each in group):
+                    await connection.close()
+
+        return {"groups": self._runner.run(measure())}
+
     def _connected(
         self,
         protocol: str,
@@ -268,6 +324,19 @@ async def _loops(connections: Sequence[Connection], seconds: float) -> Taken:
         *(_loop(connection, place, end, taken) for place, connection in enumerate(connections))
     )
     return taken
+
+
+async def _latencies(connections: Sequence[Connection], seconds: float) -> dict[str, float]:
+    start = time.perf_counter()
+    taken = await _loops(connections, seconds)
+    passed = time.perf_counter() - start
+    if not taken.seconds:
+        raise RuntimeError(f"not one request was answered; the first: {taken.failures[0]}")
+    return {
+        "requests/s": len(taken.seconds) / passed,
+        **{f"p{100 * share:g} ms": 1e3 * quantile(taken.seconds, share) for share in (0.5, 0.95)},
+        "failures": len(taken.failures),
+    }
 
 
 async def _loop(connection: Connection, number: int, end: float, taken: Taken) -> None:

@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -28,6 +29,7 @@ from benchmarks import (
     reference,
     scaling,
     serving,
+    serving_lengths,
     serving_worker,
 )
 from benchmarks.case import Case, seeded_lengths
@@ -50,6 +52,8 @@ from benchmarks.rounds import (
 )
 from benchmarks.serving_contest import IN_PROCESS, OURS, PLAIN, START_UP, Server
 from benchmarks.usage import anonymous_bytes, cpu_seconds, tree
+from keras_selfattn import models
+from keras_selfattn.export import export_saved_model, saved_model
 
 COMMAND = [sys.executable, "-m", "benchmarks"]
 SETTINGS = Settings(rounds=3, seconds=1e-4, deadline=60)
@@ -368,6 +372,41 @@ def test_servers_answer_under_load_and_one_that_cannot_start_says_why():
     for batch in (1, 64):
         of_one = found[f"in process, batch of {batch}", "1 thread an operation"].figures
         assert min(of_one.values()) > 0
+
+
+def test_short_texts_are_the_shortest_and_long_ones_are_joined():
+    texts = [f"{'long ' * (number % 10)}{number}" for number in range(40)]
+    short, long = serving_lengths.short_and_long(texts)
+    assert short == ["0", "10", "20", "30"]
+    assert long == [" ".join(texts[start : start + 8]) for start in range(0, 40, 8)]
+
+
+@pytest.mark.process
+@LINUX
+def test_short_texts_are_measured_beside_long_ones_on_a_server(tmp_path, monkeypatch):
+    """Every load of a model that writes texts has its figures."""
+    keras.utils.set_random_seed(0)
+    small = {"width": 8, "num_layers": 1, "decoder_layers": 1, "num_heads": 2, "min_count": 1}
+    model = models.SequenceToSequence({**small, "max_new_tokens": 7, "max_tokens": 30, "tokens": "words"})
+    model.adapt(["a b c", "c b", "b a"] * 4, ["x y z", "z y", "y x"] * 4)
+    monkeypatch.setattr(saved_model, "try_saved_model", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0})
+    export_saved_model(model, tmp_path / "m")
+    settings = Settings(rounds=1, seconds=0.2, deadline=120)
+    table = serving_lengths.run(settings, tmp_path / "m", ["a b c", "c b"] * 10, (2,), 3)
+    found = {(result.row, result.contestant): result.figures for result in table.results}
+    beside = "beside, 2 of long texts"
+    assert [*found] == [
+        (serving_lengths.SHORT, "alone"),
+        (serving_lengths.LONG, "alone"),
+        (serving_lengths.SHORT, beside),
+        (serving_lengths.LONG, beside),
+        (serving_lengths.MIXED, "3 clients"),
+    ]
+    for figures in found.values():
+        assert 0 < figures["p50 ms"] <= figures["p95 ms"]
+        assert (figures["requests/s"] > 0, figures["failures"]) == (True, 0)
+    alone, other = (found[serving_lengths.SHORT, name] for name in ("alone", beside))
+    assert other["times alone"] == other["p50 ms"] / alone["p50 ms"]
 
 
 @LINUX
