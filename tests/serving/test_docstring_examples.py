@@ -17,6 +17,7 @@ MODULES += [f"server.rest.{name}" for name in ("json_in", "json_out", "tensorflo
 MODULES += [
     "server.rest.routes",
     "server.runtime.row_padding",
+    "server.runtime.search_cost",
     "server.models.saved_model_servable",
     "server.models.version_policy",
     "server.batching.batch_queue",

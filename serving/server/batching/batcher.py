@@ -5,6 +5,9 @@ the same shapes) wait for the next run; a lone client never waits. A simultaneou
 rows reach a thread's equal share of all rows: few clients get a thread each, many clients share the threads.
 TensorFlow Serving's parameters mean the same as in TensorFlow Serving; a version can have its own.
 
+A version that writes texts searches until the longest answer of a batch has ended. So its requests share a
+batch with requests of about their length only.
+
 Reference: tensorflow_serving/batching/batching_session.cc, whose error texts these are, and
 GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
 """
@@ -29,6 +32,7 @@ from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired, seconds_left
 from ..runtime.metrics import Metrics
+from ..runtime.search_cost import SearchLength
 from ..runtime.tracing import RequestTrace, current
 from .batch_arrays import joined, kind_of, merged, padding_for, rows_of, split
 from .batch_queue import HALF_LIFE_SECONDS, Arrays, BatchSizer, Queue, QueuedCall, Run, nothing
@@ -55,7 +59,7 @@ class Batcher:
         self._executor = executor
         self._parameters = parameters
         self._metrics = metrics
-        self._queues: dict[Hashable, Queue] = {}
+        self._queues: dict[tuple[Hashable, SearchLength | None], Queue] = {}
         self._busy = 0
         self._sizers: WeakKeyDictionary[Servable, BatchSizer] = WeakKeyDictionary()
 
@@ -90,7 +94,7 @@ class Batcher:
         if rows > parameters.capacity:
             raise _full()
         if rows <= parameters.max_execution_batch_size:
-            return await self._submit(servable, call.feeds, call.fetches, rows, deadline, begin)
+            return await self._submit(servable, call, call.feeds, rows, deadline, begin)
         starts = range(0, rows, parameters.max_execution_batch_size)
         parts = [
             {
@@ -100,34 +104,41 @@ class Batcher:
             for start in starts
         ]
         answers = await asyncio.gather(
-            *(self._submit(servable, part, call.fetches, rows_of(part), deadline, begin) for part in parts)
+            *(self._submit(servable, call, part, rows_of(part), deadline, begin) for part in parts)
         )
         return joined(answers)
 
     async def _submit(
         self,
         servable: Servable,
+        call: GraphCall[Any],
         feeds: Mapping[str, np.ndarray],
-        fetches: Sequence[str],
         rows: int,
         deadline: float | None,
         begin: Callable[[], None],
     ) -> Arrays:
+        """Queue some rows of a call, `feeds`, and return their values."""
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         task = QueuedCall(feeds, rows, deadline, time.monotonic(), done, begin, current.get())
         parameters = self._parameters_of(servable)
-        padding = padding_for(servable, fetches, parameters)
-        key = (servable, tuple(fetches), kind_of(feeds, padding))
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = Queue(servable, fetches, parameters, padding, self._sizer_of(servable))
-            self._queues[key] = queue
-        if queue.rows and queue.rows + rows > parameters.capacity:
+        padding = padding_for(servable, call.fetches, parameters)
+        kind = (servable, tuple(call.fetches), kind_of(feeds, padding))
+        length = SearchLength.of(servable.signatures, call.signature_name, feeds) if servable.search else None
+        queue = self._queues.get((kind, length))
+        waiting = self._waiting_rows(kind) if length else queue.rows if queue else 0
+        if waiting and waiting + rows > parameters.capacity:
             raise _full()
+        if queue is None:
+            queue = Queue(servable, call.fetches, parameters, padding, self._sizer_of(servable))
+            self._queues[kind, length] = queue
         queue.add(task)
         self._start_what_can(loop)
         return await _settled(deadline, task.done)
+
+    def _waiting_rows(self, kind: Hashable) -> int:
+        """Return the waiting rows of one kind and all lengths: lengths must not multiply the bound."""
+        return sum(queue.rows for (other, _), queue in self._queues.items() if other == kind)
 
     def _parameters_of(self, servable: Servable) -> BatchingParameters:
         return servable.batching or self._parameters

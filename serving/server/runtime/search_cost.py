@@ -1,13 +1,16 @@
-"""The bytes that the search for the answer to a row fills, of a version that writes texts, before it runs."""
+"""The bytes and the length of the search for answers, of a version that writes texts, before it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...wire import messages_pb2 as pb
-from ...wire.signature_names import BEAMS, GENERATE
+from ...wire.signature_names import BEAMS, GENERATE, MAX_NEW_TOKENS
+
+# Searches of fewer steps are soon over: to tell their lengths apart would only make batches smaller.
+_FEW = 16
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class SearchCost:
         beams: of the export, the most that a request may ask for.
 
     Example:
-        SearchCost(row_bytes=100, beam_bytes=20, beams=4).of_row(np.int32([1, 2]))  # 60: of two beams
+        >>> SearchCost(row_bytes=100, beam_bytes=20, beams=4).of_row(np.int32([1, 2]))  # of two beams
+        60
     """
 
     row_bytes: int
@@ -61,9 +65,50 @@ def beams_asked(
         name: of the signature that is asked.
         feeds: arrays by tensor name.
     """
-    if name != GENERATE or name not in signatures or BEAMS not in signatures[name].inputs:
+    return _setting(BEAMS, signatures, name, feeds)
+
+
+class SearchLength(NamedTuple):
+    """How long the search for the answers to a request may take: a power of two of what bounds its steps.
+
+    Nobody knows the length of an answer before. It is taken to be about that of its source.
+
+    source: of the bytes of the longest text.
+    answer: of those bytes, or of the most symbols that the request asks for if these are fewer.
+
+    Example:
+        >>> SearchLength.of({}, "", {"text": np.array([b"x" * 40, b"short"], object)})
+        SearchLength(source=2, answer=2)
+    """
+
+    source: int
+    answer: int
+
+    @staticmethod
+    def of(
+        signatures: Mapping[str, pb.SignatureDef], name: str, feeds: Mapping[str, np.ndarray]
+    ) -> "SearchLength":
+        """Return that of a request; the arguments are those of `beams_asked`."""
+        texts = [array for array in feeds.values() if array.dtype == object]
+        source = _power(max((len(text) for array in texts for text in array.flat), default=0))
+        most = _setting(MAX_NEW_TOKENS, signatures, name, feeds)
+        if most is None or not most.size or most.dtype.kind not in "iu" or most.min() < 1:
+            return SearchLength(source, source)  # 0 is the export's own
+        return SearchLength(source, min(source, _power(int(most.max()))))
+
+
+def _power(steps: int) -> int:
+    """Return 0 for few, and one more each time that the steps double."""
+    return (steps // _FEW).bit_length()
+
+
+def _setting(
+    setting: str, signatures: Mapping[str, pb.SignatureDef], name: str, feeds: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    """Return the values of a setting of the search; None of a signature without it."""
+    if name != GENERATE or name not in signatures or setting not in signatures[name].inputs:
         return None
-    return feeds.get(signatures[name].inputs[BEAMS].name)
+    return feeds.get(signatures[name].inputs[setting].name)
 
 
 def _count(value: Any) -> int:

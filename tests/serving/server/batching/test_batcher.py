@@ -11,6 +11,7 @@ from keras_selfattn.serving.server.api.predict import ArraysCall
 from keras_selfattn.serving.server.batching.batcher import Batcher
 from keras_selfattn.serving.server.runtime.batching_parameters import BatchingParameters
 from keras_selfattn.serving.server.runtime.metrics import Metrics
+from keras_selfattn.serving.server.runtime.search_cost import SearchCost
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 ECHO = pb.SignatureDef(
@@ -40,6 +41,7 @@ class Model:
     def __init__(self, error=None):
         self.batching = None
         self.row_tensors = frozenset()
+        self.search = None
         self.signatures = {"serving_default": ECHO}
         self.fed = []
         self._error = error
@@ -51,6 +53,18 @@ class Model:
         return [feeds["x"]]
 
 
+class Writer(Model):
+    """Writes texts: notes what it is fed, as strings, and answers with it."""
+
+    def __init__(self):
+        super().__init__()
+        self.search = SearchCost(row_bytes=1)
+        self.signatures["generate"] = pb.SignatureDef(
+            inputs={"text": pb.TensorInfo(name="x"), "max_new_tokens": pb.TensorInfo(name="most")},
+            outputs=ECHO.outputs,
+        )
+
+
 class Asking:
     """A batcher, and what has been asked of it."""
 
@@ -60,10 +74,30 @@ class Asking:
         self.asked = []
 
     async def ask(self, model, *rows, deadline=None):
-        call = ArraysCall(model, "", {"inputs": np.array(rows)})
+        await self.ask_call(model, ArraysCall(model, "", {"inputs": np.array(rows)}), deadline)
+
+    async def write(self, model, *texts, most=None):
+        """Ask for answers to texts, of so many symbols at most."""
+        sources = np.array(texts, object)
+        if most is None:
+            call = ArraysCall(model, "", {"inputs": sources})
+        else:
+            asked = {"text": sources, "max_new_tokens": np.array(most, np.int32)}
+            call = ArraysCall(model, "generate", asked)
+        await self.ask_call(model, call)
+
+    async def ask_call(self, model, call, deadline=None):
         self.asked.append(asyncio.ensure_future(self.batcher.run(model, call, deadline)))
         for _ in range(3):
             await asyncio.sleep(0)
+
+    async def run_all(self):
+        """Run what waits, and return the outcomes; nothing is left."""
+        while self.executor.waiting:
+            await self.executor.run_one()
+        found = await self.outcomes()
+        assert self.is_idle()
+        return found
 
     async def outcomes(self):
         return await asyncio.wait_for(asyncio.gather(*self.asked, return_exceptions=True), 10)
@@ -252,5 +286,90 @@ def test_a_version_that_is_gone_is_forgotten():
         asking.asked.clear()
         del model
         assert not asking.batcher._sizers
+
+    asyncio.run(run())
+
+
+SHORT, LONG = b"abc", b"abc " * 20
+
+
+def test_texts_are_written_together_with_texts_of_about_their_length():
+    async def run():
+        model, asking = Writer(), Asking(num_batch_threads=1)
+        await asking.write(model, b"the first")
+        for text in (SHORT, LONG, b"", LONG + b"d", SHORT + b"d"):
+            await asking.write(model, text)
+        assert [len(each[0]) for each in await asking.run_all()] == [1] * 6
+        assert model.fed[1:] == [[SHORT, b"", SHORT + b"d"], [LONG, LONG + b"d"]]
+
+    asyncio.run(run())
+
+
+def test_the_longest_text_of_a_request_counts_and_none_of_no_text():
+    async def run():
+        model, asking = Writer(), Asking(num_batch_threads=1)
+        await asking.write(model, b"the first")
+        await asking.write(model, SHORT, LONG)
+        await asking.write(model)
+        await asking.write(model, LONG)
+        await asking.write(model, SHORT)
+        await asking.run_all()
+        assert model.fed[1:] == [[SHORT, LONG, LONG], [SHORT]]
+
+    asyncio.run(run())
+
+
+def test_other_models_share_a_batch_whatever_the_length_of_their_texts():
+    async def run():
+        model, asking = Writer(), Asking(num_batch_threads=1)
+        model.search = None
+        await asking.write(model, b"the first")
+        for text in (SHORT, LONG, SHORT):
+            await asking.write(model, text)
+        await asking.run_all()
+        assert model.fed[1:] == [[SHORT, LONG, SHORT]]
+
+    asyncio.run(run())
+
+
+def test_answers_that_are_asked_to_be_short_wait_for_no_long_ones():
+    async def run():
+        model, asking = Writer(), Asking(num_batch_threads=1)
+        await asking.write(model, b"the first")
+        for most in ([0], [2], [200], [3]):  # 0 is the export's own
+            await asking.write(model, LONG, most=most)
+        await asking.write(model, LONG, LONG, most=[2, 0])
+        await asking.write(model, SHORT, most=[2])
+        await asking.run_all()
+        assert model.fed[1:] == [[LONG] * 4, [LONG] * 2, [SHORT]]
+
+    asyncio.run(run())
+
+
+def test_what_waits_longest_is_written_next_whatever_its_length():
+    async def run():
+        model, asking = Writer(), Asking(num_batch_threads=1)
+        await asking.write(model, SHORT)
+        await asking.write(model, LONG)
+        for _ in range(3):
+            await asking.write(model, SHORT)
+            await asking.executor.run_one()
+        await asking.run_all()
+        assert model.fed[1] == [LONG]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_bound_of_waiting_rows_counts_those_of_all_lengths(own):
+    async def run():
+        model = Writer()
+        bound = {"max_execution_batch_size": 2, "max_enqueued_batches": 2, "evenly": own}
+        asking = Asking(num_batch_threads=1, **bound)
+        for text in (SHORT, SHORT, LONG, LONG * 2, LONG * 4, LONG * 8):
+            await asking.write(model, text)
+        *good, full = await asking.run_all()
+        assert [type(each) for each in good] == [list] * 5
+        assert isinstance(full, errors.UnavailableError)
 
     asyncio.run(run())

@@ -1,5 +1,6 @@
 """Requests that wait are run together, and nobody notices but for the time it takes."""
 
+import json
 import logging
 import re
 import threading
@@ -42,9 +43,17 @@ class Rows(tf.Module):
         return {"sum": tf.reduce_sum(x) + self.zero}
 
 
-def with_card(version):
+class Sizes(tf.Module):
+    """Stands for a model that writes texts, by its card; it answers with the bytes of each."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(self, text):
+        return {"y": tf.strings.length(text)}
+
+
+def with_card(version, **more):
     (version / "assets.extra").mkdir(exist_ok=True)
-    (version / "assets.extra" / "model_card.json").write_text('{"format": 1, "files": {}}')
+    (version / "assets.extra" / "model_card.json").write_text(json.dumps({"format": 1, "files": {}, **more}))
 
 
 @pytest.fixture(scope="module")
@@ -312,6 +321,29 @@ def test_rows_of_other_lengths_and_signatures_are_run_apart(base, serve, until):
     gate.let(3)
     assert answers(first, *others) == [[5.0], [14.0], [8.0], [12.0]]
     assert sorted(gate.sizes) == [(1, 2), (1, 2), (2, 3)]
+
+
+@pytest.mark.usefixtures("lone_thread")
+@pytest.mark.parametrize(("card", "apart"), [({"decoding": {"row_bytes": 1}}, True), ({}, False)])
+def test_texts_of_other_lengths_are_run_apart_where_a_model_writes(
+    serve, until, tmp_path, in_background, card, apart
+):
+    module = Sizes()
+    with_card(save(module, tmp_path / "sizes", serving_default=module.serve), **card)
+    _, gate = serve(tmp_path / "sizes")
+
+    def ask(size):
+        running = gate.model.running
+        future = in_background(gate.client.predict, {"text": ["x" * size]})
+        until(lambda: gate.model.running == running + 1)
+        return future
+
+    futures = [ask(1)]
+    until(lambda: len(gate.sizes) == 1)
+    futures += [ask(size) for size in (200, 3, 201, 2)]
+    gate.let(3)
+    assert answers(*futures) == [[1], [200], [3], [201], [2]]
+    assert gate.sizes == ([(1,), (2,), (2,)] if apart else [(1,), (4,)])
 
 
 @pytest.mark.usefixtures("lone_thread")

@@ -1,9 +1,9 @@
-"""The bytes of a search before it runs: what a card says, and what requests ask for."""
+"""The bytes and the length of a search before it runs: what a card says, and what requests ask for."""
 
 import numpy as np
 import pytest
 
-from keras_selfattn.serving.server.runtime.search_cost import SearchCost, beams_asked
+from keras_selfattn.serving.server.runtime.search_cost import SearchCost, SearchLength, beams_asked
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 
@@ -49,3 +49,48 @@ def test_beams_are_those_of_the_signature_for_them():
     assert beams_asked(signatures, "", feeds) is None
     assert beams_asked({"generate": pb.SignatureDef()}, "generate", feeds) is None
     assert beams_asked({}, "generate", feeds) is None
+
+
+WRITER = {
+    "generate": pb.SignatureDef(
+        inputs={
+            name: pb.TensorInfo(name=f"{name}:0") for name in ("text", "prefix", "max_new_tokens", "beams")
+        }
+    )
+}
+
+
+def length(*texts, prefix=None, most=None, name="generate"):
+    feeds = {"text:0": np.array(texts, object), "beams:0": np.int32([1])}
+    if prefix is not None:
+        feeds["prefix:0"] = np.array([prefix], object)
+    if most is not None:
+        feeds["max_new_tokens:0"] = most
+    return SearchLength.of(WRITER, name, feeds)
+
+
+def test_lengths_double_from_class_to_class_and_few_steps_are_one():
+    sizes = (0, 1, 15, 16, 31, 32, 63, 64, 2**20)
+    assert [length(b"x" * size).source for size in sizes] == [0, 0, 0, 1, 1, 2, 2, 3, 17]
+
+
+def test_the_longest_of_all_texts_counts():
+    assert length(b"x" * 20, b"", b"x" * 40) == length(b"", prefix=b"x" * 40) == length(b"x" * 40)
+    assert length() == length(b"") == SearchLength(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("most", "answer"),
+    [
+        (np.int32([4]), 0),
+        (np.int32([4, 20]), 1),
+        (np.int32([999]), 3),
+        (np.int32([4, 0]), 3),  # 0 is the export's own
+        (np.int32([-1]), 3),  # the graph refuses these
+        (np.float32([4]), 3),
+        (np.int32([]), 3),
+    ],
+)
+def test_the_most_symbols_bound_the_answer_and_not_the_source(most, answer):
+    assert length(b"x" * 100, most=most) == SearchLength(3, answer)
+    assert length(b"x" * 100, most=most, name="serving_default") == SearchLength(3, 3)
