@@ -26,11 +26,11 @@ def alignment_section(found: Evaluation, model: Any) -> Section | None:
 
     Args:
         found: the answers on held-out rows.
-        model: that gave them; without one the section is left out, and so it is of answers too long to draw.
+        model: that gave them; without one the section is left out, and so are answers too long to draw.
     """
     if found.head.target_kind != ANSWERS:
         return None
-    lines = [line for line in _by_error(found) if _is_short(found, line)]
+    lines = [line for line in _by_error(found) if _can_be_drawn(found, line)]
     right = [line for line in lines if not line[-1]][-_EACH:]  # the longest
     wrong = [line for line in lines if line[-1]][-_EACH:]  # those with the largest errors
     chosen = [*right, *wrong[::-1]]
@@ -52,9 +52,11 @@ def _by_error(found: Evaluation) -> list[Any]:
     return sorted(first.values(), key=lambda line: (line[-1], len(line[3])))
 
 
-def _is_short(found: Evaluation, line: Any) -> bool:
-    source, answer = found.rows.inputs[line[1]], line[3]
-    return bool(source.strip() and answer.strip()) and max(len(source), len(answer)) <= _CHARACTERS
+def _can_be_drawn(found: Evaluation, line: Any) -> bool:
+    """Return True for short texts on both sides; what the bound cut has no end to draw."""
+    source, answer = found.rows.inputs[line[1]], found.outputs[line[1]]
+    short = max(len(source), len(answer.text)) <= _CHARACTERS
+    return short and answer.ended and bool(source.strip() and answer.text.strip())
 
 
 def _title(line: Any) -> str:

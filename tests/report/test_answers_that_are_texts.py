@@ -1,5 +1,7 @@
 """The report of a model that writes texts: figures, lengths, worst and best answers; also on the terminal."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from html_pages import figure, read_page, section, table
@@ -118,6 +120,13 @@ def test_alignments_are_left_out_without_a_model_of_labels_and_of_long_answers(f
     monkeypatch.setattr(alignments, "_CHARACTERS", 200)
     monkeypatch.setattr(alignments, "_SYMBOLS", 1)
     assert alignment_section(found, _Explaining()) is None
+
+
+def test_an_answer_that_the_bound_cut_has_no_alignment(found):
+    cut = [dataclasses.replace(answer, ended=False) for answer in OUTPUTS[:2]]
+    outputs, model = [*cut, *OUTPUTS[2:]], _Explaining()
+    alignment_section(Evaluation(found.head, ROWS, outputs, found.figures), model)
+    assert model.asked == [("a <b>dog</b>", "ein Hand")]
 
 
 def test_a_source_that_is_there_twice_is_drawn_once(found):
