@@ -32,6 +32,7 @@ MODULES = {
     "parquet": ("pyarrow",),
     "pieces": ("tokenizers",),
     "bleu": ("sacrebleu",),
+    "hub": ("huggingface_hub",),
     "ray": ("ray",),
     "stores": ("fsspec",),
     "tracing": ("opentelemetry",),

@@ -13,6 +13,9 @@ from store_fixtures import bucket, put, store, store_server  # noqa: F401
 # For `benchmarks`, which no install has. Behind it, so that what is installed is what is tested.
 sys.path.append(str(Path(__file__).parents[1]))
 
+# Tests ask no hub but their own; `huggingface_hub` reads this when it is imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 # TensorFlow's own notes at import are no warnings of ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 

@@ -68,7 +68,9 @@ def test_who_trains_installs_nothing_that_the_quickstart_alone_reads():
     assert "keras-selfattn[client,serve,train]" in SETUP["options.extras_require"]["quickstart"].split()
 
 
-@pytest.mark.parametrize("extra", ["train", "quickstart", "serve", "client", "plots", "parquet", "pieces"])
+@pytest.mark.parametrize(
+    "extra", ["train", "quickstart", "serve", "client", "plots", "parquet", "pieces", "hub"]
+)
 def test_the_modules_of_an_extra_are_what_it_installs(extra):
     distributions = packages_distributions()
     for module in extras.MODULES[extra]:
