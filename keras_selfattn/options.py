@@ -53,6 +53,11 @@ class OptionSpec:
         return self.metavar or (None if self.choices else {Path: "FILE", int: "N"}.get(self.kind))
 
 
+REVISION = OptionSpec(
+    "--revision",
+    "Branch, tag or commit of a model in the Hugging Face hub.",
+    without="the newest commit",
+)
 SEPARATOR = OptionSpec(
     "--separator",
     "Character between the columns of a .csv, and of a .tsv with texts, such as ';' or '\\t'.",

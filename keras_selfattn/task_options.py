@@ -1,8 +1,6 @@
 """Options of the tasks that are learned from files, as data: columns of tables, settings of models."""
 
-from pathlib import Path
-
-from keras_selfattn.options import NO_HEADER, SEPARATOR, OptionSpec
+from keras_selfattn.options import NO_HEADER, REVISION, SEPARATOR, OptionSpec
 
 COLUMNS = (
     OptionSpec(
@@ -85,13 +83,13 @@ OPTIONS = (
     ),
     OptionSpec(
         "--from",
-        "Begin with a pretrained model's folder, such as BERT's or MiniLM's, or a run of "
-        "`pretrain --from`; for text also with any run of `pretrain` or of labelled texts. For seq2seq: go "
-        "on from a run of seq2seq.",
+        "Begin with a pretrained model's folder, such as BERT's or MiniLM's, or with its name in the "
+        "Hugging Face hub, or a run of `pretrain --from`; for text also with any run of `pretrain` or of "
+        "labelled texts. For seq2seq: go on from a run of seq2seq.",
         name="start",
-        kind=Path,
         metavar="MODEL",
     ),
+    REVISION,
     OptionSpec(
         "--freeze",
         "Leave the embedding and the first N blocks of a pretrained model as they are, to save time.",

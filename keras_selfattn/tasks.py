@@ -76,9 +76,16 @@ class Task:
     module: str = "keras_selfattn.models"
 
     @property
+    def _beginning(self) -> tuple[str, ...]:
+        """Return the names of the options about the model to start from."""
+        if not self.begins:
+            return ()
+        return ("start", "revision") if self.begins_with_folders else ("start",)
+
+    @property
     def options(self) -> tuple[OptionSpec, ...]:
         """Return its options, of those that are for some tasks."""
-        own = {*self.reading, *self.settings, *(("start",) if self.begins else ())}
+        own = {*self.reading, *self.settings, *self._beginning}
         return tuple(option for option in OPTIONS if option.name in own)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:

@@ -8,14 +8,16 @@ import click
 
 from keras_selfattn.cli.shared.backend import import_tensorflow, use_tensorflow
 from keras_selfattn.cli.shared.console import columns, console, print_command
-from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.shared.task_options import READING, given, panels_of_run
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand, click_option
+from keras_selfattn.cli.shared.task_options import READING, fetch_weights, given, has_model, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.extras import require
 from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.files.hub_folders import HubFolder, located
 from keras_selfattn.files.object_stores import uri_of
 from keras_selfattn.files.version_files import PORTABLE
+from keras_selfattn.options import REVISION
 from keras_selfattn.tasks import check_task, task_named
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ _PANELS = {
             help="Type of the stored weights. With bfloat16 the model computes in it as well.",
             without="as trained",
         ),
+        click_option(REVISION),
         Option(
             "--labels",
             "labels_file",
@@ -63,11 +66,12 @@ _PANELS = {
 
 
 @click.command("export", cls=PanelCommand, panels=_PANELS)
-@click.argument("run", type=PATH)
+@click.argument("run")
 @click.argument("base_path", type=PATH)
 def command(
-    run: Path,
+    run: str,
     base_path: Path,
+    revision: str | None,
     version: int | None,
     keep: int | None,
     form: str | None,
@@ -77,17 +81,19 @@ def command(
     max_accuracy_drop: float | None,
     **options: Any,
 ) -> None:
-    """Export RUN, as a SavedModel by default: a run folder, a .keras file, or a pretrained model's folder.
+    """Export RUN, as a SavedModel by default: a run folder, a .keras file, or a pretrained model.
 
+    A pretrained model is a folder, or its name in the Hugging Face hub, from where it is fetched.
     It is written as a new version under BASE_PATH, once it is checked in a fresh process: a folder, or the
     URI of one in an object store, such as s3://bucket/models/languages. --data is read like
     the file of the training, unless options say otherwise.
     """
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
-    if data is not None and holds_pretrained(run):
+    place = located(run, revision)
+    if data is not None and holds_pretrained(place):
         raise ConfigError(
-            f"--data compares labels, of a run or a .keras file. {run} is a pretrained model's folder: if it "
+            f"--data compares labels, of a run or a .keras file. {place} is a pretrained model: if it "
             "holds a classifier, write a run of it first, with `keras-selfattn import`."
         )
     form = None if form == "savedmodel" else form
@@ -95,12 +101,13 @@ def command(
         _check_portable(form, precision, data)
     use_tensorflow()
     labels = None if labels_file is None else _labels(labels_file)
-    _check_places(run, base_path)
-    rows = None if data is None else _rows(run, data, given(options, READING))
+    _check_places(place, base_path)
+    rows = None if data is None else _rows(Path(place), data, given(options, READING))
     import_tensorflow()
+    fetch_weights(place)
     started = time.perf_counter()
     with console.status("Loading the model") as status:
-        model, training = _load(run)
+        model, training = _load(place)
         common = {
             "labels": labels,
             "precision": precision,
@@ -151,13 +158,12 @@ def _check_portable(form: str, precision: str | None, data: Path | None) -> None
         require("onnx", "--format onnx")
 
 
-def _check_places(run: Path, base_path: Path) -> None:
+def _check_places(run: Path | HubFolder, base_path: Path) -> None:
     """Raise an error for places that cannot be used, before anything is loaded."""
     if base_path.exists() and not base_path.is_dir():
         raise ConfigError(f"BASE_PATH must be a folder. {base_path} is a file; choose another name.")
-    saved = run if run.suffix == ".keras" else run / "model.keras"
-    if not saved.is_file() and not holds_pretrained(run):
-        raise RunError(lacks(run))
+    if not has_model(run):
+        raise RunError(lacks(Path(run)))
 
 
 def _labels(file: Path) -> list[str]:
@@ -187,12 +193,12 @@ def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
         raise DataError(f"{rows.source}: {error}") from error
 
 
-def _load(run: Path) -> tuple[Any, Any]:
+def _load(run: Path | HubFolder) -> tuple[Any, Any]:
     """Return the model and, from a run folder, the record of its training; otherwise None."""
     from keras_selfattn.models import load
     from keras_selfattn.runs.run_folder import load_run
 
-    if run.suffix == ".keras" or holds_pretrained(run):
+    if isinstance(run, HubFolder) or run.suffix == ".keras" or holds_pretrained(run):
         return load(run), None
     return load_run(run), training_of(run)
 

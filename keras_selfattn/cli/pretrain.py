@@ -7,7 +7,7 @@ import click
 
 from keras_selfattn.cli.shared.backend import import_tensorflow
 from keras_selfattn.cli.shared.console import console, print_command, report_in_words
-from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand, click_option
 from keras_selfattn.cli.shared.task_options import (
     OUTPUT,
     RESUME,
@@ -16,15 +16,18 @@ from keras_selfattn.cli.shared.task_options import (
     advised_config,
     check_place,
     check_start,
-    check_start_exists,
     check_width,
     encoder_options,
+    fetch_weights,
     given,
+    located_start,
     pretraining_settings,
 )
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.texts import read_corpus
-from keras_selfattn.options import NO_HEADER, SEPARATOR
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.files.hub_folders import HubFolder
+from keras_selfattn.options import NO_HEADER, REVISION, SEPARATOR
 
 if TYPE_CHECKING:
     from keras_selfattn.models import MaskedTokenModel
@@ -47,10 +50,11 @@ _PANELS = {
         Option(
             "--from",
             "start",
-            type=PATH,
             metavar="MODEL",
-            help="Go on with a pretrained model's folder, such as BERT's or MiniLM's, or with such a run.",
+            help="Go on with a pretrained model's folder, such as BERT's or MiniLM's, or with its name in "
+            "the Hugging Face hub, or with such a run.",
         ),
+        click_option(REVISION),
     ),
     "Model": (*pretraining_settings(), *encoder_options("128", "1", "0.1")),
     "Training": (
@@ -80,7 +84,8 @@ def command(
     validation_file: Path | None,
     overwrite: bool,
     resume: bool,
-    start: Path | None,
+    start: str | None,
+    revision: str | None,
     **options: Any,
 ) -> None:
     """Learn language from CORPUS, texts without labels.
@@ -91,15 +96,20 @@ def command(
     """
     check_place(output, overwrite, resume)
     settings = given(options, options.keys() - {*TRAINING})
-    if start is None:
-        check_width(settings)
+    place = None
+    if start is not None:
+        place = located_start(start, revision)
+    elif revision is not None:
+        raise ConfigError("--revision needs --from with a name in the Hugging Face hub.")
     else:
-        check_start_exists(start)
+        check_width(settings)
     form = {"separator": separator, "has_header": has_header}
     reading = {"text": text, **given(form, form)}
     texts = [each for file in corpus for each in _texts(file, reading)]
     validation = None if validation_file is None else _texts(validation_file, reading)
     import_tensorflow("sklearn.metrics", batches=True)
+    if place is not None:
+        fetch_weights(place)
     from keras_selfattn import training
     from keras_selfattn.cli.shared.progress import TrainingProgress
     from keras_selfattn.cli.shared.report_tables import print_report
@@ -107,7 +117,7 @@ def command(
     from keras_selfattn.models.long_rows import windows
 
     texts = list(windows(texts))
-    model = MaskedTokenModel(settings) if start is None else _begun(start, settings, texts)
+    model = MaskedTokenModel(settings) if place is None else _begun(place, settings, texts)
     config = advised_config(model, len(texts), given(options, TRAINING))
     source = ", ".join(map(str, corpus))
     console.print(f"Pretraining on {len(texts):,} rows of {source}")
@@ -134,7 +144,7 @@ def command(
     print_command("train", "TABLE", "--from", run.path, "--output", f"{run.path}-classifier")
 
 
-def _begun(start: Path, settings: dict[str, Any], texts: list[str]) -> "MaskedTokenModel":
+def _begun(start: Path | HubFolder, settings: dict[str, Any], texts: list[str]) -> "MaskedTokenModel":
     """Return the model that begins with a pretrained one, and say what is taken over."""
     from keras_selfattn.models import MaskedTokenModel
     from keras_selfattn.models.text.masked_model import pretrained_encoder

@@ -22,13 +22,15 @@ from keras_selfattn.cli.shared.task_options import (
     advised_config,
     check_place,
     check_start,
-    check_start_exists,
     check_width,
     encoder_options,
+    fetch_weights,
     given,
+    located_start,
     panels_of_tasks,
 )
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.files.hub_folders import HubFolder
 from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.task_options import COLUMNS
 from keras_selfattn.tasks import FILES_BESIDES, TASKS, Task, check_task, task_named, tasks_in_words
@@ -148,7 +150,8 @@ def command(
     overwrite: bool,
     task_name: str | None,
     validation_file: Path | None,
-    start: Path | None,
+    start: str | None,
+    revision: str | None,
     **options: Any,
 ) -> None:
     """Train a model on a table; see `_HELP`."""
@@ -156,15 +159,16 @@ def command(
     check_place(output, overwrite, options["resume"])
     searches = _check_train(options, validation_file)
     task = task_named(task_name, table)
-    check_task(task, {**options, "start": start}, ", or name another task with --task")
+    check_task(task, {**options, "start": start, "revision": revision}, ", or name another task with --task")
     _check_labels_asked(task, given(options, TRAINING))
     reading, settings = given(options, READING), given(options, task.all_settings)
     _check_symmetric(options)
+    place = None
     if start is None:
         check_width(settings)
-        _check_freeze(settings)
+        _check_without_start(settings, revision)
     else:
-        check_start_exists(start, folders=task.begins_with_folders)
+        place = located_start(start, revision, folders=task.begins_with_folders)
     # With --processes this one ends here: those that it starts go on, each with all of the rows.
     launch_if_asked(options)
     rows = task.rows(table, reading)
@@ -175,12 +179,14 @@ def command(
     # Rows that cannot be read are refused within a second, so TensorFlow is imported after them.
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}
     import_tensorflow("sklearn.metrics", batches=True)
+    if place is not None:
+        fetch_weights(place)
     from keras_selfattn.cli.shared.progress import TrainingProgress
     from keras_selfattn.cli.shared.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
     with in_process_group(options) as group, TrainingProgress() as progress:
-        model = _model(task, settings, start, rows)
+        model = _model(task, settings, place, rows)
         common = {"model": model, "config": advised_config(model, len(rows), given(options, TRAINING))}
         common |= {**files, "report": console.print}
         run = _train_where_asked(rows, output, common, options, searches, group, progress)
@@ -259,13 +265,15 @@ def _check_symmetric(options: dict[str, Any]) -> None:
         )
 
 
-def _check_freeze(settings: dict[str, Any]) -> None:
-    """Refuse frozen layers of a model that starts from nothing."""
+def _check_without_start(settings: dict[str, Any], revision: str | None) -> None:
+    """Refuse frozen layers, or a revision, of a model that starts from nothing."""
     if "frozen_layers" in settings:
         raise ConfigError("--freeze needs --from with a pretrained model.")
+    if revision is not None:
+        raise ConfigError("--revision needs --from with a name in the Hugging Face hub.")
 
 
-def _model(task: Task, settings: dict[str, Any], start: Path | None, rows: Any) -> Any:
+def _model(task: Task, settings: dict[str, Any], start: Path | HubFolder | None, rows: Any) -> Any:
     """Return the untrained model."""
     begun = None if start is None else task.begun(start)
     if begun is not None:

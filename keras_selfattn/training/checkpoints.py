@@ -24,6 +24,7 @@ from keras_selfattn import __version__
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
 from keras_selfattn.files.atomic import lock_folder, new_file, remove_dead_drafts
+from keras_selfattn.files.hub_folders import located
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.runs.run_folder import writing
 from keras_selfattn.training.config import TrainConfig
@@ -44,7 +45,7 @@ def training_digests(
         "rows": digest_of([rows.inputs, rows.targets]),
         "validation rows": digest_of([validation.inputs, validation.targets]),
         "settings": digest_of([described, dataclasses.asdict(config)]),
-        "files to start from (--from)": "" if start is None else digest_of_files(Path(start)),
+        "files to start from (--from)": "" if start is None else digest_of_files(Path(located(start))),
         "backend or version of Keras": f"{keras.backend.backend()} {keras.__version__}",
         "version of keras-selfattn": __version__,
     }

@@ -58,7 +58,7 @@ def test_import_writes_a_run(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        (None, "Nothing is downloaded"),
+        (None, "There is no folder"),
         ({"architectures": ["BertModel"]}, "`keras-selfattn export` and `embed`, or train a classifier"),
         ({"model_type": "llama"}, "the family 'llama'"),
         (

@@ -121,7 +121,7 @@ def test_a_start_that_does_not_fit_is_refused_by_name(folder, monkeypatch, given
     done = CliRunner().invoke(main, [str(each) for each in [*asked, *given, "--output", "other"]])
     assert done.exit_code == 1
     assert told in " ".join(done.output.split())
-    assert "hf download" not in done.output
+    assert "Hugging Face" not in done.output
     assert not (folder / "other").exists()
 
 

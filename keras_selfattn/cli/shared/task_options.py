@@ -1,5 +1,6 @@
 """Options that commands share, to read a file, make a model and train it; their checks before that begins."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 from keras_selfattn.cli.shared.panels import AFTER_INTERRUPT, COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.files.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.files.hub_folders import HubFolder, located
 from keras_selfattn.options import OptionSpec
 from keras_selfattn.runs.run_folder import check_output
 from keras_selfattn.task_options import COLUMNS, OPTIONS
@@ -138,16 +140,52 @@ def check_width(settings: Mapping[str, Any]) -> None:
         raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
 
 
-def check_start_exists(start: Path, *, folders: bool = True) -> None:
-    """Raise an error if there is no model at `start`; called before a file is read.
+def located_start(start: str, revision: str | None, *, folders: bool = True) -> Path | HubFolder:
+    """Return the place of the model to start from, or raise an error if there is none, before a file is read.
+
+    Of a model of the Hugging Face hub all but its weights is then here; see `fetch_weights`.
 
     Args:
-        start: the path.
-        folders: False if no pretrained model's folder would do.
+        start: a path, or a name in the hub.
+        revision: that of a name; None for the newest.
+        folders: False if no pretrained model would do.
     """
-    saved = start if start.suffix == ".keras" else start / "model.keras"
-    if not saved.is_file() and not holds_pretrained(start):
-        raise ConfigError(f"--from: {lacks(start, folders=folders)}")
+    place = located(start, revision) if folders else Path(start)
+    if not has_model(place):
+        raise ConfigError(f"--from: {lacks(Path(place), folders=folders)}")
+    return place
+
+
+def has_model(place: Path | HubFolder) -> bool:
+    """Return True for a run folder, a `.keras` file and a pretrained model's folder."""
+    path = Path(place)
+    saved = path if path.suffix == ".keras" else path / "model.keras"
+    return saved.is_file() or holds_pretrained(path)
+
+
+def fetch_weights(place: Path | HubFolder, *, classifier: bool = False) -> None:
+    """Fetch the weights of a model of the hub, before progress of other kinds is shown.
+
+    Args:
+        place: any; nothing is fetched for a path.
+        classifier: True refuses a model without a head for labels or scores.
+
+    Raises:
+        ConfigError: for a model that cannot be read, before its weights are fetched.
+    """
+    if not isinstance(place, HubFolder):
+        return
+    from keras_selfattn.models.pretrained_folders.folder_head import read_head
+    from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
+    from keras_selfattn.models.pretrained_folders.sentence_settings import read_config
+
+    folder = ModelFolder(place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they come when the model is made
+        family = read_config(folder)[0]
+    if classifier:
+        read_head(folder, family)
+    place.fetch_weights()
 
 
 def check_start(begun: Any, settings: dict[str, Any]) -> None:

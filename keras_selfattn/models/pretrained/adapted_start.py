@@ -9,6 +9,7 @@ import keras
 
 from keras_selfattn.errors import RunError
 from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.files.hub_folders import located
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
@@ -66,13 +67,14 @@ def encoder_start(path: Any) -> EncoderStart:
     """Return the encoder of texts in a folder, or in a run that went on with its training.
 
     Args:
-        path: the place; or a start, which is returned.
+        path: the place, or a name in the Hugging Face hub; or a start, which is returned.
 
     Raises:
         RunError: for another run or file, and as `PretrainedStart` does.
     """
     if isinstance(path, EncoderStart):
         return path
+    path = located(path)
     place = Path(path)
     saved = place.suffix == ".keras" or (place / "model.keras").is_file()
     if saved:
@@ -84,14 +86,15 @@ def token_starting_point(path: Any) -> EncoderStart:
     """Return the start of a labeller of tokens: a pretrained encoder, as it is or after more training.
 
     Args:
-        path: a pretrained model's folder, or a run that went on with its training; or a start, which is
-            returned.
+        path: a pretrained model's folder or its name in the Hugging Face hub, or a run that went on with its
+            training; or a start, which is returned.
 
     Raises:
         RunError: for another run or file, and as `PretrainedStart` does.
     """
     if isinstance(path, EncoderStart):
         return path
+    path = located(path)
     if holds_pretrained(path) or not Path(path).exists():
         return PretrainedStart(path, FineTunedTokenConfig)
     return AdaptedStart(path, FineTunedTokenConfig)

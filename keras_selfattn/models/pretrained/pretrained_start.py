@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.files.hub_folders import located
 from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads.class_heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.heads.score_heads import BoundedScoreHead, ScoreHead
@@ -186,7 +187,8 @@ class PretrainedStart(EncoderStart):
     output layer as well, if the labels are the same in any order.
 
     Args:
-        path: its folder, as for `TextEncoder`.
+        path: its folder, or its name in the Hugging Face hub, as for `TextEncoder`. The attribute `path`
+            of a name is `hf://NAME@COMMIT`, which gives the same model again.
         kind: the config of the model that begins with it.
         vectors: True if the vectors of texts are wanted, and a folder whose outputs are others is refused.
 
@@ -195,6 +197,7 @@ class PretrainedStart(EncoderStart):
     """
 
     def __init__(self, path: Any, kind: Kind = FineTunedConfig, *, vectors: bool = False) -> None:
+        path = located(path)
         self._folder = ModelFolder(path)
         self._family, config, tokenizer = read_config(self._folder, vectors=vectors)
         guessing = _guessing(self._family, config, self._folder.config) if kind is MaskedPiecesConfig else {}

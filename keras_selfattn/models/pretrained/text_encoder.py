@@ -3,8 +3,8 @@
 Axes: B (rows), K (texts of a row), T (tokens), D (features).
 """
 
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -50,8 +50,9 @@ class TextEncoder(RawModel):
     It reads a folder of the Hugging Face kind: `config.json`, `model.safetensors` (or its shards), the
     tokenizer, and sentence-transformers' `modules.json`, if there is one, for pooling and normalisation. The
     families BERT (MiniLM and TinyBERT too), DistilBERT, ELECTRA, ModernBERT, MPNet and RoBERTa can be
-    read, with WordPiece or byte-level byte pairs. Nothing is downloaded, and no pickle is opened. The
-    vectors are those of sentence-transformers.
+    read, with WordPiece or byte-level byte pairs. No pickle is opened. The vectors are those of
+    sentence-transformers. A name in the Hugging Face hub, `owner/name` or `hf://owner/name@revision`, is
+    fetched; nothing is downloaded for a folder.
 
     Padding has the id 0. Where the folder pads with another id, the two change places in the vocabulary and
     in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that
@@ -66,7 +67,8 @@ class TextEncoder(RawModel):
     Args:
         config: the settings; with `start`, the fields that a folder does not determine
             (`TextEncoderConfig`).
-        start: the folder; or a run of `keras-selfattn pretrain --from FOLDER`, or its `.keras` file.
+        start: the folder, or its name in the Hugging Face hub; or a run of `keras-selfattn pretrain --from
+            FOLDER`, or its `.keras` file.
         vocabulary: pieces in the order of their ids; left out if `start` is given.
 
     Call arguments:
@@ -109,7 +111,7 @@ class TextEncoder(RawModel):
         self,
         config: PretrainedConfig | dict[str, Any] | None = None,
         *,
-        start: str | Path | EncoderStart | None = None,
+        start: str | os.PathLike[str] | EncoderStart | None = None,
         vocabulary: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:

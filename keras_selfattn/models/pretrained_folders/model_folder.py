@@ -1,11 +1,12 @@
 """A folder of the Hugging Face kind: settings as JSON, and tensors in safetensors files.
 
-No pickle is opened, and nothing is downloaded.
+No pickle is opened. A model of the Hugging Face hub is fetched by its name: its weights when they are read.
 
 Reference: huggingface.co/docs/safetensors, "Format"; sbert.net, "modules.json".
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -17,34 +18,35 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.files.folder_kinds import how_to_fetch
+from keras_selfattn.files.folder_kinds import A_FOLDER
+from keras_selfattn.files.hub_folders import CONVERSION, INDEX, PICKLES, WEIGHTS, HubFolder, located
+from keras_selfattn.files.hub_names import near
 
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _OTHER_WEIGHTS = {"ONNX": ".onnx", "OpenVINO": "openvino_model.xml", "TensorFlow": ".h5", "GGUF": ".gguf"}
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 class ModelFolder:
     """The files of a pretrained model.
 
     Args:
-        path: the folder.
+        path: the folder, or a name of the Hugging Face hub, as `located` tells it.
 
     Attributes:
-        path: as given.
+        path: the folder.
         config: the content of `config.json`.
 
     Raises:
-        RunError: if there is no such folder, or it has no `config.json`.
+        RunError: if there is no such folder, or it has no `config.json`; and as `located` does.
         ConfigError: for broken JSON.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._place = located(path)
+        self.path = Path(self._place)
         if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file. Give a model's folder, with config.json and {_SINGLE}.")
+            raise RunError(f"{self.path} is a file. Give a model's folder, with config.json and {WEIGHTS}.")
         if not self.path.exists():
-            raise RunError(f"There is no folder {self.path}. {how_to_fetch(self.path)}")
+            raise RunError(f"There is no folder {self.path}.{near(self.path)} Give {A_FOLDER}.")
         if (self.path / "model.keras").is_file():
             raise RunError(
                 f"{self.path} is a run folder, not a pretrained model's. Read it with `models.load`, or give "
@@ -52,7 +54,7 @@ class ModelFolder:
             )
         if not (self.path / "config.json").is_file():
             raise RunError(
-                f"{self.path} has no config.json. Give the folder of a model, with config.json and {_SINGLE}."
+                f"{self.path} has no config.json. Give the folder of a model, with config.json and {WEIGHTS}."
             )
         self.config: Mapping[str, Any] = self.json("config.json")
 
@@ -74,15 +76,18 @@ class ModelFolder:
         """Return the tensors of all safetensors files.
 
         Raises:
-            RunError: if there are none, a shard is missing, or a file is broken.
+            RunError: if there are none, a shard is missing, or a file is broken; and as
+                `HubFolder.fetch_weights` does.
         """
-        files = [self.path / _SINGLE]
-        if (self.path / _INDEX).is_file():
-            shards = self.json(_INDEX).get("weight_map")
+        if isinstance(self._place, HubFolder):
+            self._place.fetch_weights()
+        files = [self.path / WEIGHTS]
+        if (self.path / INDEX).is_file():
+            shards = self.json(INDEX).get("weight_map")
             names: list[Any] = list(shards.values()) if isinstance(shards, dict) else [None]
             if not all(isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) for name in names):
                 raise ConfigError(
-                    f"{self.path / _INDEX} must name a file of the folder for each tensor, in `weight_map`."
+                    f"{self.path / INDEX} must name a file of the folder for each tensor, in `weight_map`."
                 )
             files = [self.path / name for name in sorted(set(names))]
         missing = [file.name for file in files if not file.is_file()]
@@ -91,17 +96,17 @@ class ModelFolder:
         return Tensors(files)
 
     def _advice(self) -> str:
-        if any((self.path / name).is_file() for name in _PICKLES):
+        if any((self.path / name).is_file() for name in PICKLES):
             return (
                 "Its weights are a pickle, which is never opened here, because it can run code. Convert it, "
-                "where you trust it: `transformers.AutoModel.from_pretrained(FOLDER).save_pretrained(NEW)`."
+                f"where you trust it: {CONVERSION}."
             )
         others = {kind: sorted(self.path.rglob(f"*{end}")) for kind, end in _OTHER_WEIGHTS.items()}
         for kind, files in others.items():
             if files and not any(self.path.glob("*.safetensors")):
                 return (
                     f"It holds weights for {kind} alone ({files[0].relative_to(self.path)}), which cannot be "
-                    f"read. Fetch the model's {_SINGLE}, from where the {kind} file was converted from."
+                    f"read. Fetch the model's {WEIGHTS}, from where the {kind} file was converted from."
                 )
         return "Fetch the folder again, with all of its .safetensors files."
 

@@ -1,5 +1,6 @@
 """A classifier of raw text that carries its vocabulary and label names."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,12 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
 
     @classmethod
     def from_folder(
-        cls, folder: str | Path, *, text_pairs: bool | None = None, symmetric: bool = False, **kwargs: Any
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        text_pairs: bool | None = None,
+        symmetric: bool = False,
+        **kwargs: Any,
     ) -> "TextClassifier":
         """Return the classifier of a folder of the Hugging Face kind, with its head; it needs no training.
 
@@ -105,7 +111,7 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
         labels that it knows.
 
         Args:
-            folder: the folder.
+            folder: the folder, or its name in the Hugging Face hub.
             text_pairs: True if a row is two texts, such as a premise and a hypothesis; None for what the
                 folder says, which is two of a cross-encoder of sentence-transformers, and one of all others.
             symmetric: True averages the logits of both orders of a pair, so that they have the same answer.

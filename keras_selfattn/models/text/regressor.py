@@ -3,6 +3,7 @@
 Axes: N (numbers of a row).
 """
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,12 @@ class TextRegressor(TextModel):
 
     @classmethod
     def from_folder(
-        cls, folder: str | Path, *, text_pairs: bool | None = None, symmetric: bool = False, **kwargs: Any
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        text_pairs: bool | None = None,
+        symmetric: bool = False,
+        **kwargs: Any,
     ) -> "TextRegressor":
         """Return the model of a folder of the Hugging Face kind that gives scores; it needs no training.
 
@@ -123,7 +129,7 @@ class TextRegressor(TextModel):
         further, without scaling to the targets.
 
         Args:
-            folder: the folder.
+            folder: the folder, or its name in the Hugging Face hub.
             text_pairs: True if a row is two texts, False if it is one; None for what the folder says, which
                 is two of a cross-encoder of sentence-transformers.
             symmetric: True averages the output layer's numbers of both orders of a pair, so that they have

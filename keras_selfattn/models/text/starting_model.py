@@ -9,6 +9,7 @@ import keras
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.files.hub_folders import located
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.pretrained.adapted_start import AdaptedStart
@@ -149,12 +150,14 @@ def starting_point(
     """Return the start of a text model: a pretrained model, or one that this library trained.
 
     Args:
-        path: a pretrained model's folder, a run folder or a `.keras` file; or a start, which is returned.
+        path: a pretrained model's folder or its name in the Hugging Face hub, a run folder or a `.keras`
+            file; or a start, which is returned.
         kind: the config of a model that begins with a pretrained one.
         learned: the config of a model that begins with one of this library.
     """
     if isinstance(path, StartingModel | EncoderStart):
         return path
+    path = located(path)
     if holds_pretrained(path):
         return PretrainedStart(path, kind)
     model = load_file(path)

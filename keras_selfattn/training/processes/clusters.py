@@ -25,6 +25,7 @@ import keras
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, SelfAttentionError
 from keras_selfattn.files.folder_kinds import holds_pretrained
+from keras_selfattn.files.hub_folders import located
 from keras_selfattn.machines.cores import thread_variables
 from keras_selfattn.machines.ray_cluster import connect, ray_errors
 from keras_selfattn.models.config import check_count, is_number
@@ -339,7 +340,10 @@ def packed(model: RawModel) -> Packed:
     """Return an untrained model in parts that a machine without its files can put together."""
     config = model.untrained_config()
     start = config.get("start")
-    return Packed(type(model), config, {} if start is None else _files(Path(start)))
+    if start is None:
+        return Packed(type(model), config, {})
+    folder = Path(located(start))
+    return Packed(type(model), {**config, "start": str(folder)}, _files(folder))
 
 
 def _files(start: Path) -> dict[str, bytes]:

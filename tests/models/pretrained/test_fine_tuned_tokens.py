@@ -260,7 +260,7 @@ def test_only_a_pretrained_folder_is_a_start(tmp_path):
     models.TextClassifier(small, vocabulary=["good"], labels=["+", "-"]).save(tmp_path / "base.keras")
     with pytest.raises(RunError, match=r"base.keras holds a TextClassifier that is no pretrained encoder"):
         models.TokenClassifier(start=tmp_path / "base.keras")
-    with pytest.raises(RunError, match="Nothing is downloaded"):
+    with pytest.raises(RunError, match="There is no folder .*nowhere. Give a pretrained"):
         models.TokenClassifier(start=tmp_path / "nowhere")
 
 
@@ -280,7 +280,7 @@ def table(tmp_path_factory):
     ("arguments", "match"),
     [
         (["--freeze", 1], "--freeze needs --from with a pretrained model."),
-        (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
+        (["--from", "./nowhere/MiniLM"], "There is no model at nowhere/MiniLM. Give"),
         (["--from", "TABLE"], "tags.conll is no .keras file"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),
         (["--from", "FOLDER", "--members", 2], "--members has no meaning"),

@@ -228,7 +228,9 @@ def table(tmp_path_factory):
     ("arguments", "match"),
     [
         (["--freeze", 1], "--freeze needs --from with a pretrained model."),
-        (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
+        (["--revision", "v1"], "--revision needs --from with a name"),
+        (["--from", "./nowhere/MiniLM"], "There is no model at nowhere/MiniLM. Give"),
+        (["--from", "FOLDER", "--revision", "v1"], "A revision is of a name in the Hugging Face hub, and"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),
         (["--from", "FOLDER", "--keep-case"], "--keep-case has no meaning for a model that begins with"),
         (["--from", "FOLDER", "--members", 2], "--members has no meaning"),

@@ -739,7 +739,7 @@ def test_a_config_out_of_range_is_refused(tmp_path, change, message):
 
 
 def test_files_that_are_missing_or_broken_are_named(tmp_path):
-    with pytest.raises(RunError, match="There is no folder .*nobody. Nothing is downloaded: fetch"):
+    with pytest.raises(RunError, match="There is no folder .*nobody. Give a pretrained model"):
         models.TextEncoder(start=tmp_path / "nobody")
     folder = write_folder(tmp_path / "m")
     (folder / "model.safetensors").unlink()

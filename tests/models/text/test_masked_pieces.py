@@ -318,7 +318,9 @@ def corpus(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["--from", "nowhere/BERT"], "Nothing is downloaded"),
+        (["--from", "./nowhere/BERT"], "There is no model at nowhere/BERT. Give"),
+        (["--revision", "v1"], "--revision needs --from with a name"),
+        (["--from", "FOLDER", "--revision", "v1"], "A revision is of a name in the Hugging Face hub, and"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),
         (["--from", "FOLDER", "--keep-case"], "--keep-case has no meaning for a model that begins with"),
         (["--from", "FOLDER", "--tokens", "words"], "--tokens has no meaning"),
