@@ -90,18 +90,17 @@ def command(
     """
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
-    place = located(run, revision)
-    if data is not None and holds_pretrained(place):
-        raise ConfigError(
-            f"--data compares labels, of a run or a .keras file. {place} is a pretrained model: if it "
-            "holds a classifier, write a run of it first, with `keras-selfattn import`."
-        )
     form = None if form == "savedmodel" else form
     if form is not None:
         _check_portable(form, precision, data)
     use_tensorflow()
     labels = None if labels_file is None else _labels(labels_file)
-    _check_places(place, base_path)
+    place = _located(run, revision, base_path)
+    if data is not None and holds_pretrained(place):
+        raise ConfigError(
+            f"--data compares labels, of a run or a .keras file. {place} is a pretrained model: if it "
+            "holds a classifier, write a run of it first, with `keras-selfattn import`."
+        )
     rows = None if data is None else _rows(Path(place), data, given(options, READING))
     import_tensorflow()
     fetch_weights(place)
@@ -158,12 +157,14 @@ def _check_portable(form: str, precision: str | None, data: Path | None) -> None
         require("onnx", "--format onnx")
 
 
-def _check_places(run: Path | HubFolder, base_path: Path) -> None:
-    """Raise an error for places that cannot be used, before anything is loaded."""
+def _located(run: str, revision: str | None, base_path: Path) -> Path | HubFolder:
+    """Return the place of a run; raise an error for places that cannot be used, before anything is loaded."""
     if base_path.exists() and not base_path.is_dir():
         raise ConfigError(f"BASE_PATH must be a folder. {base_path} is a file; choose another name.")
-    if not has_model(run):
-        raise RunError(lacks(Path(run)))
+    place = located(run, revision)
+    if not has_model(place):
+        raise RunError(lacks(Path(place)))
+    return place
 
 
 def _labels(file: Path) -> list[str]:

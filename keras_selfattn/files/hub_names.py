@@ -16,6 +16,8 @@ EXAMPLE = "sentence-transformers/all-MiniLM-L6-v2"
 # Owner and name, or the name alone of the oldest models.
 _NAME = re.compile(r"(?:\w(?:[\w.-]*\w)?/)?\w(?:[\w.-]{0,94}\w)?", re.ASCII)
 _REVISION = re.compile(r"\w[\w./-]*", re.ASCII)
+# Two letters that changed places in a word of four are as unlike as this.
+_ALIKE = 0.75
 _NOT_IN_NAMES = ("--", "..")
 # A missing file of ours is no model of the hub's.
 _ENDINGS_OF_FILES = (".keras", ".git")
@@ -114,5 +116,5 @@ def near(path: str | os.PathLike[str]) -> str:
         names = sorted(each.name for each in place.parent.iterdir())
     except (StopIteration, OSError):
         return ""
-    found = [str(place.parent / name) for name in difflib.get_close_matches(place.name, names)]
+    found = [str(place.parent / name) for name in difflib.get_close_matches(place.name, names, cutoff=_ALIKE)]
     return f" Did you mean {' or '.join(found)}?" if found else ""

@@ -99,7 +99,7 @@ def test_it_is_measured_by_a_search_where_a_file_has_no_scores(run, folder):
     ("options", "said"),
     [
         ((), r"Give `start` (--from), a pretrained model's folder"),
-        (("--from", "nobody"), "--from: There is no"),
+        (("--from", "./nobody"), "--from: There is no"),
         (("--from", "bert", "--width", 16), "--width contradicts"),
         (("--from", "bert", "--no-wide"), "--no-wide is for the task text, score. The task is embedding"),
         (("--from", "bert", "--score-loss", "cosine"), "scores are from -1 to 1"),

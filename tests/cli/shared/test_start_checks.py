@@ -51,7 +51,7 @@ def test_an_output_that_cannot_be_a_run_folder(table, tmp_path, command):
         (["--task", "tokens", "--balanced"], "--balanced is for one label a row. The task is tokens"),
         (["--task", "forecast", "--label-smoothing", "0.1"], "--label-smoothing is for labels"),
         (["--task", "series", "--from", "base"], "--from is for the task text, tokens"),
-        (["--from", "nothing"], "--from: There is no model at nothing. Give a run folder"),
+        (["--from", "./nothing"], "--from: There is no model at nothing. Give a run folder"),
         (["--width", "10", "--heads", "3"], "--width must be divisible by --heads"),
         (["--tune", "inf"], "--tune must be minutes"),
         (["--horizon", "3"], "--horizon is for the task forecast"),
