@@ -63,8 +63,11 @@ class Store:
                 self._take(number, line)
 
     def folder(self, key: Key) -> Path:
-        """Return a folder beside the file for what a measurement leaves until it is done; it is made."""
-        folder = self._path.parent / f".{self._path.name}.{key.configuration}-{key.seed}-{key.fold}"
+        """Return a folder beside the file for what a measurement leaves until it is done; it is made.
+
+        Each key has its own: contestants of one configuration may be measured at the same time.
+        """
+        folder = self._path.parent / f".{self._path.name}.{fingerprint(**asdict(key))}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.accuracy.store import Store
+from benchmarks.accuracy.store import Key, Store
 from benchmarks.commands import main
 from benchmarks.peers.sequence_models import SequenceRows, UsedTime, _figures, _lexicon, corpus_metrics
 from benchmarks.rounds import Settings
@@ -152,6 +152,14 @@ def test_a_training_that_is_in_the_results_is_not_repeated(tmp_path, monkeypatch
     assert len(done) == 3
     measure(5, Store(file, learning.FIGURE))
     assert len(done) == 6
+
+
+def test_contestants_of_one_configuration_leave_what_they_need_in_folders_of_their_own(tmp_path):
+    """The one that is done first removes its folder."""
+    store = Store(tmp_path / "results.jsonl", "test exact")
+    folders = {store.folder(Key("multi30k", name, 0, 0, "abc")) for name in ("ours", "nn.Transformer")}
+    assert len(folders) == 2
+    assert folders == {*tmp_path.iterdir()}
 
 
 def test_a_contestant_that_fails_leaves_the_others_their_rows(monkeypatch):
