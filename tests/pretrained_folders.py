@@ -2,6 +2,7 @@
 
 import json
 import math
+import struct
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -46,6 +47,22 @@ ROBERTA = {
     "type_vocab_size": 1,
     "layer_norm_eps": 1e-5,
 }
+XLM_ROBERTA = {**ROBERTA, "model_type": "xlm-roberta"}
+# Pieces of a unigram model, with their scores.
+UNIGRAM = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0), ("▁a", -4.5)]
+UNIGRAM += [("▁good", -5.0), ("▁bad", -5.5), ("▁film", -5.0), ("s", -3.5), ("ly", -4.0), (".", -3.0)]
+UNIGRAM += [("▁the", -4.0), ("film", -6.0), ("b", -6.0), ("ad", -6.5), ("<mask>", 0.0)]
+# As SentencePiece writes them, which knows no padding and no mask; and types of them that are not normal.
+RAW_UNIGRAM = [
+    ("<unk>", 0.0),
+    ("<s>", 0.0),
+    ("</s>", 0.0),
+    ("▁", -3.0),
+    ("▁a", -4.5),
+    ("▁good", -5.0),
+    ("s", -3.5),
+]
+CONTROL = {"<unk>": 2, "<s>": 3, "</s>": 3}
 ROBERTA_BYTE_PAIRS = {**ROBERTA, "vocab_size": len(BYTE_PAIRS)}
 MPNET = {**ROBERTA, "model_type": "mpnet", "relative_attention_num_buckets": 32}
 del MPNET["type_vocab_size"]
@@ -119,6 +136,7 @@ _HEADS = {
     ),
     "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
     "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    "xlm-roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
     "mpnet": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
 }
 
@@ -200,6 +218,7 @@ HEADS = {
     "electra": ("Electra", "classifier.dense", "classifier.out_proj"),
     "distilbert": ("DistilBert", "pre_classifier", "classifier"),
     "roberta": ("Roberta", "classifier.dense", "classifier.out_proj"),
+    "xlm-roberta": ("XLMRoberta", "classifier.dense", "classifier.out_proj"),
     "mpnet": ("MPNet", "classifier.dense", "classifier.out_proj"),
     "modernbert": ("ModernBert", "head.dense", "classifier"),
 }
@@ -254,12 +273,14 @@ def pieces_of(config):
     """Returns the vocabulary of a family, with padding at the family's id."""
     if config["model_type"] == "mpnet":
         return PIECES_OF_MPNET
-    return PIECES_PADDED_BY_1 if config["model_type"] in ("roberta", "modernbert") else PIECES
+    padded_by_1 = config["model_type"] in ("roberta", "xlm-roberta", "modernbert")
+    return PIECES_PADDED_BY_1 if padded_by_1 else PIECES
 
 
 def prefix_of(config):
     """Returns what stands before the names of an encoder's weights beside a head."""
-    return "model." if config["model_type"] == "modernbert" else f"{config['model_type']}."
+    others = {"modernbert": "model.", "xlm-roberta": "roberta."}
+    return others.get(config["model_type"], f"{config['model_type']}.")
 
 
 def write_folder(folder, config=BERT, tensors=None, pieces=None, **files):
@@ -284,6 +305,76 @@ def write_byte_pairs(folder, tensors=None, **files):
     (folder / "vocab.json").write_text(json.dumps(ids))
     (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]), encoding="utf-8")
     return folder
+
+
+def unigram_file(vocabulary=UNIGRAM, **parts):
+    """Returns `tokenizer.json` of a unigram tokenizer as XLM-RoBERTa has it, with other parts if given."""
+    special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    ids = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": ids[token], "content": token, **flags, "lstrip": token == "<mask>", "special": True}
+            for token in special
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "WhitespaceSplit"},
+                {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+            ],
+        },
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "cls": ["<s>", ids["<s>"]],
+            "sep": ["</s>", ids["</s>"]],
+        },
+        "model": {"type": "Unigram", "unk_id": ids["<unk>"], "vocab": [list(each) for each in vocabulary]},
+        **parts,
+    }
+
+
+def write_unigram(folder, tensors=None, tokenizer=None, config=None, **files):
+    """Writes a folder of XLM-RoBERTa's, or of another model, with its own kind of tokenizer."""
+    config = {**XLM_ROBERTA, "vocab_size": len(UNIGRAM)} if config is None else config
+    write_folder(folder, config, tensors, [], **files)
+    (folder / "vocab.txt").unlink()
+    found = unigram_file() if tokenizer is None else tokenizer
+    (folder / "tokenizer.json").write_text(json.dumps(found), encoding="utf-8")
+    return folder
+
+
+def varint(number):
+    """Returns the bytes of a number of protobuf."""
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def message(*fields):
+    """Returns a message of protobuf: an int, a float or bytes by its field."""
+    found = b""
+    for field, value in fields:
+        if isinstance(value, int):
+            found += varint(field << 3) + varint(value)
+        elif isinstance(value, float):
+            found += varint(field << 3 | 5) + struct.pack("<f", value)
+        else:
+            found += varint(field << 3 | 2) + varint(len(value)) + value
+    return found
+
+
+def sentencepiece_model(pieces, *, kind=1, characters=b"", types=None):
+    """Returns the bytes of a model of SentencePiece; `types` are those of pieces that are not normal."""
+    types = types or {}
+    found = [
+        (1, message((1, piece.encode()), (2, score), (3, types.get(piece, 1)))) for piece, score in pieces
+    ]
+    return message(*found, (2, message((3, kind))), (3, message((1, b"nmt_nfkc"), (2, characters), (3, 1))))
 
 
 def usual_class(folder):
@@ -341,7 +432,7 @@ def hidden_states(config, tensors, ids, types=None):
 
 def _positions(config, ids):
     """Returns the rows of the table of positions; RoBERTa's begin after padding's, and do not count it."""
-    if config["model_type"] not in ("roberta", "mpnet"):
+    if config["model_type"] not in ("roberta", "xlm-roberta", "mpnet"):
         return list(range(len(ids)))
     counted = [each != config["pad_token_id"] for each in ids]
     return [config["pad_token_id"] + (sum(counted[: n + 1]) if each else 0) for n, each in enumerate(counted)]

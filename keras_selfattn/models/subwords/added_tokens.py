@@ -204,3 +204,21 @@ def check_added_ids(tokens: Mapping[str, int], mark: str) -> None:
             )
         if not is_count(number, 0):
             raise ConfigError(f"`added_tokens` must have ids from 0 on. Received {number!r} for {token!r}.")
+
+
+def check_white_space(tokens: Iterable[str], stripping: Iterable[str]) -> None:
+    """Raise ConfigError for tokens whose occurrences depend on white space in ways not supported.
+
+    Args:
+        tokens: those that are searched at the same time.
+        stripping: those of them that take the white space before or after them.
+    """
+    stripping = set(stripping)
+    for token in tokens:
+        for other in tokens:
+            blank = other[0].isspace() or other[-1].isspace()
+            if token in stripping and other != token and (blank or other.startswith(token)):
+                raise ConfigError(
+                    f"the added token {token!r} takes the white space beside it. It must not begin another "
+                    f"one, and no other one may begin or end with white space. Received {other!r}."
+                )

@@ -84,8 +84,9 @@ class ByteLevelSplit:
         self._classes = _class_pages()
         self._composed = CanonicalComposition() if settings.composed else None
         late = set(settings.normalized_tokens)
-        self._early_tokens = _pattern(settings, set(settings.added_tokens) - late)
-        self._late_tokens = _pattern(settings, late)
+        stripping = settings.lstrip_tokens, settings.rstrip_tokens
+        self._early_tokens = token_pattern(set(settings.added_tokens) - late, *stripping)
+        self._late_tokens = token_pattern(late, *stripping)
         for token in settings.added_tokens if self._composed else ():
             if self._composed and self._composed.changes(token):
                 raise ConfigError(f"the added token {token!r} is not in Unicode's form C: not supported.")
@@ -172,9 +173,14 @@ def _letters(text: str) -> np.ndarray:
     return np.array([ord(letter) | LETTER << CODE_BITS for letter in text], np.int32)
 
 
-def _pattern(settings: BytePairSettings, tokens: Iterable[str]) -> tuple[str, str] | None:
-    """Return the regular expression that finds tokens, and what it puts there; None without tokens."""
-    left, right = set(settings.lstrip_tokens), set(settings.rstrip_tokens)
+def token_pattern(tokens: Iterable[str], left: Iterable[str], right: Iterable[str]) -> tuple[str, str] | None:
+    """Return the regular expression that finds tokens, and what it puts there; None without tokens.
+
+    Args:
+        tokens: as they are in a text.
+        left, right: those that take the white space before them, and after them.
+    """
+    left, right = set(left), set(right)
     # The longest first: the first alternative that fits is taken.
     ordered = sorted(tokens, key=len, reverse=True)
     found = []

@@ -88,7 +88,7 @@ def _read(
         add_prefix_space=_add_prefix_space(path, found),
         composed=_composed(path, found),
         whole_words=model.get("ignore_merges", False),
-        **_added(path, listed),
+        **added_settings(path, listed),
         **special_names(special, ids) | template(path, processor, ids),
     )
     return settings, in_order(path, ids)
@@ -152,7 +152,7 @@ def _single(
     return part_of(path, {name: parts[0]}, name, *supported)
 
 
-def _added(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def added_settings(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of the added tokens."""
     for token in listed:
         if token.get("single_word"):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_choice, check_count, check_flag, check_text
 from keras_selfattn.models.long_rows import check_around
-from keras_selfattn.models.subwords.added_tokens import check_added_ids
+from keras_selfattn.models.subwords.added_tokens import check_added_ids, check_white_space
 
 # Around an added token in a text. It is no character: Unicode reserves it for use inside a program.
 MARK = "\U0010ffff"
@@ -95,6 +95,9 @@ class BytePairSettings:
                 if token not in self.added_tokens:
                     raise ConfigError(f"`{name}` must be of `added_tokens`. Received {token!r}.")
         self._check_order()
+        late = set(self.normalized_tokens)
+        for found in (late, self.added_tokens.keys() - late):
+            check_white_space(found, found & {*self.lstrip_tokens, *self.rstrip_tokens})
 
     def _check_order(self) -> None:
         """Raise ConfigError for tokens whose occurrences depend on each other in ways not supported."""
@@ -109,13 +112,6 @@ class BytePairSettings:
             raise ConfigError(
                 "`normalized_tokens` must not be part of other tokens. "
                 f"Received {other!r}, part of {token!r}."
-            )
-        strips = token in self.lstrip_tokens or token in self.rstrip_tokens
-        blank = other[0].isspace() or other[-1].isspace()
-        if strips and late[0] == late[1] and (blank or other.startswith(token)):
-            raise ConfigError(
-                f"the added token {token!r} takes the white space beside it. It must not begin another one, "
-                f"and no other one may begin or end with white space. Received {other!r}."
             )
 
     @property

@@ -1,17 +1,26 @@
 """The tokenizer that `transformers` makes of a folder's files, in the form of `tokenizer.json`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.subwords.added_tokens import AddedTokens, all_tokens, declared_tokens
+from keras_selfattn.models.subwords.added_tokens import (
+    SPECIAL_MAP,
+    AddedTokens,
+    Declared,
+    all_tokens,
+    declared_tokens,
+    token_of,
+)
 from keras_selfattn.models.subwords.tokenizer_class import TokenizerClass, class_of
 from keras_selfattn.models.subwords.tokenizer_files import (
     CONFIG,
     MODEL,
     TOKENIZER,
+    first_map,
+    ids_of,
     in_order,
     json_if_any,
     json_in,
@@ -20,6 +29,9 @@ from keras_selfattn.models.subwords.tokenizer_files import (
 )
 from keras_selfattn.user_warnings import warn_user
 
+_UNKNOWN_ID = 3  # of XLM-RoBERTa
+_EXTRA = {"additional_special_tokens", "extra_special_tokens"}
+_LONG = 80  # characters of a setting that a warning would not repeat
 # Our names of special tokens, and their fields.
 _NAMES = {"unknown": "unk", "cls": "cls", "sep": "sep", "pad": "pad", "mask": "mask"}
 
@@ -56,7 +68,7 @@ def described(
 
     Args:
         folder: a model's.
-        model: kind of its vocabulary, "WordPiece" or "BPE".
+        model: kind of its vocabulary, "WordPiece", "BPE" or "Unigram".
         vocabulary: returns the model, with its "vocab", where there is no `tokenizer.json`; and "path".
         defaults: names of special tokens, by their fields, where neither a file nor the class has any.
         usual: the class of the model's family, where the folder names none.
@@ -68,27 +80,49 @@ def described(
     path = folder / TOKENIZER
     if path.is_file():
         file = json_in(path)
-        held = model_of(path, file, model)
+        held = {**model_of(path, file, model), "charsmap": first_map(file)}
     else:
         file, held = {}, vocabulary(folder)
         path = held.pop("path")
     with told_by_file(folder, path):
         chosen = class_of(folder, config, of_model, usual, model, has_file=bool(file))
-        pieces = {**held, "vocab": dict(held["vocab"])}
+        tokens = declared_tokens(folder, config, file)
+        if not file and chosen.first:
+            held["vocab"] = _with_tokens(chosen, tokens, held["vocab"])
+        ids = ids_of(path, held["vocab"])
         if model == "WordPiece":
-            in_order(path, pieces["vocab"])
-        added = AddedTokens(pieces["vocab"])
+            in_order(path, ids)
+        added = AddedTokens(ids)
         if chosen.of_file:
             for token in file.get("added_tokens") or []:
                 added.add(token, path)
         rows = of_model.get("vocab_size")
-        tokens = declared_tokens(folder, config, file)
+        # As in transformers, further special tokens that the files name, even none, are all there are.
+        if not _EXTRA & {*config, *json_if_any(folder / SPECIAL_MAP)}:
+            tokens = replace(tokens, extra=[*map(_as_it_is, held.get("special", ()))])
         names = all_tokens(tokens, chosen, added, rows if isinstance(rows, int) else None)
         fields = {ours: f"{theirs}_token" for ours, theirs in _NAMES.items()}
+        fields |= dict(zip(("cls", "sep"), chosen.ends, strict=True))
         found = {ours: names.get(field) or defaults[field] for ours, field in fields.items()}
-        parts = dict(file) if chosen.of_file else _built(chosen, pieces, config, found, added.ids)
+        parts = dict(file) if chosen.of_file else _built(chosen, held, config, found, added.ids)
     parts |= {"added_tokens": list(added.tokens.values()), "truncation": file.get("truncation")}
     return DescribedTokenizer(path, parts, found, chosen, {} if chosen.of_file else file, config)
+
+
+def _with_tokens(chosen: TokenizerClass, declared: Declared, vocabulary: list[Any]) -> list[Any]:
+    """Return the vocabulary of a model of SentencePiece with the special tokens of the class that reads it.
+
+    The three special pieces that SentencePiece puts first are left out, whatever their names.
+    """
+    named = {name: token["content"] for name, token in declared.named.items() if token is not None}
+    names = [named.get(field, chosen.tokens[field]) for field in (*chosen.first, "mask_token")]
+    *before, mask = ([name, 0.0] for name in names)
+    return [*before, *vocabulary[3:], mask]
+
+
+def _as_it_is(content: str) -> dict[str, Any]:
+    """Return an added token that is found in the text before it is normalised."""
+    return token_of({"content": content, "normalized": False}, special=True)
 
 
 def _built(
@@ -110,6 +144,23 @@ def _built(
             },
             "post_processor": {"type": chosen.processor, **around},
         }
+    if chosen.model == "Unigram":
+        return {
+            # transformers takes that id, whatever the name of the unknown token.
+            "model": {"type": "Unigram", "vocab": held["vocab"], "unk_id": _UNKNOWN_ID},
+            "normalizer": _map_of(held),
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [
+                    {"type": "WhitespaceSplit"},
+                    {
+                        "type": "Metaspace",
+                        "prepend_scheme": "always" if _flag(config, "add_prefix_space", True) else "never",
+                    },
+                ],
+            },
+            "post_processor": {"type": chosen.processor, **around},
+        }
     accents = config.get("strip_accents")
     return {
         "model": {"type": "WordPiece", "vocab": held["vocab"], "unk_token": names["unknown"]},
@@ -122,6 +173,12 @@ def _built(
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": chosen.processor, **around},
     }
+
+
+def _map_of(held: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the normalizer with the map of characters of a model of SentencePiece; None for none."""
+    found = held.get("charsmap")
+    return {"type": "Precompiled", "precompiled_charsmap": found} if found else None
 
 
 def _flag(config: Mapping[str, Any], name: str, default: bool | None) -> Any:
@@ -195,4 +252,6 @@ def _differences(
 def _short(value: Any) -> str:
     if isinstance(value, Mapping | tuple | list):
         return f"{len(value)} tokens"
+    if isinstance(value, str) and len(value) > _LONG:
+        return f"{len(value):,} characters"
     return repr(value)

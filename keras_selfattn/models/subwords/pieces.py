@@ -18,7 +18,7 @@ Tensor = Any
 # Added to the first character of each word: the other nodes of the trie have no edge for one, so no walk
 # leaves its word.
 FIRST = 2**21
-_CHARACTERS = 2**22
+CHARACTERS = 2**22
 _NOWHERE = -1
 
 
@@ -43,7 +43,7 @@ class Pieces:
     """
 
     def __init__(self, vocabulary: Sequence[str], prefix: str, most: int) -> None:
-        keys, nodes, self._inside = _trie(vocabulary, prefix)
+        keys, nodes, self._inside = trie(vocabulary, prefix)
         self._size, self._longest, self._most = len(vocabulary), max(map(len, vocabulary)), most
         # Created outside any graph under construction, because the table outlives it.
         with tf.init_scope():
@@ -84,7 +84,7 @@ class Pieces:
             return tf.reduce_any(nodes >= 0)
 
         def step(ids: Tensor, lengths: Tensor, nodes: Tensor, ahead: Tensor, walked: Tensor) -> list[Tensor]:
-            nodes = self.table.lookup(tf.cast(nodes, tf.int64) * _CHARACTERS + tf.cast(ahead, tf.int64))
+            nodes = self.table.lookup(tf.cast(nodes, tf.int64) * CHARACTERS + tf.cast(ahead, tf.int64))
             found = (nodes >= 0) & (nodes < self._size)
             ids, lengths = tf.where(found, nodes, ids), tf.where(found, walked, lengths)
             return [ids, lengths, nodes, tf.concat([ahead[1:], [FIRST]], 0), walked + 1]
@@ -121,7 +121,7 @@ def _followed(following: Tensor, starts: Tensor, most: int) -> tuple[Tensor, Ten
     return reached, last
 
 
-def _trie(vocabulary: Sequence[str], prefix: str) -> tuple[np.ndarray, np.ndarray, int]:
+def trie(vocabulary: Sequence[str], prefix: str) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the edges of the trie, and the node that all but the first pieces of words begin from.
 
     The node of a piece is its id; the root is node V, and the others come after it.
@@ -137,9 +137,9 @@ def _trie(vocabulary: Sequence[str], prefix: str) -> tuple[np.ndarray, np.ndarra
         for end, letter in enumerate(piece, start=1):
             node = nodes.setdefault(piece[:end], len(nodes) + 1)
             code = ord(letter)
-            edges[before * _CHARACTERS + code + (FIRST if before == root else 0)] = node
+            edges[before * CHARACTERS + code + (FIRST if before == root else 0)] = node
             if before == root and not prefix:
-                edges[before * _CHARACTERS + code] = node
+                edges[before * CHARACTERS + code] = node
             before = node
     keys, values = np.array(list(edges), np.int64), np.array(list(edges.values()), np.int32)
     return keys, values, nodes.get(prefix, _NOWHERE)

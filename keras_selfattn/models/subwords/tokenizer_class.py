@@ -18,11 +18,14 @@ class TokenizerClass:
 
     Args:
         name: in `tokenizer_class`, without "Fast".
-        model: kind of the vocabulary that it reads, "WordPiece" or "BPE"; "" for any, from `tokenizer.json`
-            as it is.
+        model: kind of the vocabulary that it reads, "WordPiece", "BPE" or "Unigram"; "" for any, from
+            `tokenizer.json` as it is.
         tokens: names of its special tokens where no file names them, by their fields.
         processor: kind of the part that sets tokens around a text, and between two.
         mask_takes_blanks: True if a mask named by a text alone takes the white space before it.
+        ends: fields of the tokens around a text.
+        first: fields of the tokens with the first ids, where it reads a model of SentencePiece; the mask has
+            the last one.
         always: of the class of a family, True if it opens its folders whatever class they name.
     """
 
@@ -31,6 +34,8 @@ class TokenizerClass:
     tokens: Mapping[str, str] = field(default_factory=dict)
     processor: str = ""
     mask_takes_blanks: bool = False
+    ends: tuple[str, str] = ("cls_token", "sep_token")
+    first: tuple[str, ...] = ()
     always: bool = False
 
     @property
@@ -54,6 +59,14 @@ MPNET = TokenizerClass(
     "MPNetTokenizer", "WordPiece", {**_OF_ROBERTA, "unk_token": "[UNK]"}, "RobertaProcessing", True
 )
 ROBERTA = TokenizerClass("RobertaTokenizer", "BPE", _OF_ROBERTA, "RobertaProcessing")
+XLM_ROBERTA = TokenizerClass(
+    "XLMRobertaTokenizer",
+    "Unigram",
+    _OF_ROBERTA,
+    "RobertaProcessing",
+    ends=("bos_token", "eos_token"),
+    first=("bos_token", "pad_token", "eos_token", "unk_token"),
+)
 FILE = TokenizerClass("TokenizersBackend")
 ALWAYS_FILE = TokenizerClass("TokenizersBackend", always=True)
 
@@ -65,6 +78,7 @@ _NAMED = {
     **dict.fromkeys(("SqueezeBertTokenizer", "LayoutLMTokenizer", "LxmertTokenizer"), BERT),
     "MPNetTokenizer": MPNET,
     **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
+    "XLMRobertaTokenizer": XLM_ROBERTA,
     **dict.fromkeys(("TokenizersBackend", "PythonBackend", "PreTrainedTokenizer"), FILE),
 }
 _WITHOUT_FILE = {"WordPiece": BERT, "BPE": ROBERTA}
@@ -86,7 +100,7 @@ def class_of(
         config: its `tokenizer_config.json`.
         of_model: its `config.json`.
         usual: the class of the model's family, where the folder names none.
-        found: kind of its vocabulary, "WordPiece" or "BPE".
+        found: kind of its vocabulary, "WordPiece", "BPE" or "Unigram".
         has_file: True if it has `tokenizer.json`.
 
     Raises:
@@ -105,7 +119,15 @@ def class_of(
     else:
         # A family's usual tokenizer, where the folder has another one, is no guide.
         chosen = usual if usual.model == found else FILE
-    return _WITHOUT_FILE[found] if chosen.of_file and not has_file else chosen
+    if not chosen.of_file or has_file:
+        return chosen
+    if found not in _WITHOUT_FILE:
+        raise ConfigError(
+            f"{folder}: the class of the tokenizer, {declared or chosen.name!r}, reads no model of "
+            f"SentencePiece. Name one that does as tokenizer_class in tokenizer_config.json, such as "
+            f"{XLM_ROBERTA.name!r}, or add tokenizer.json."
+        )
+    return _WITHOUT_FILE[found]
 
 
 def _named(folder: Path, declared: Any) -> TokenizerClass:

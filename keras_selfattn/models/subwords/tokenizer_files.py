@@ -25,6 +25,12 @@ _FIELDS = {
         *("vocab", "merges", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"),
         *("dropout", "fuse_unk", "byte_fallback", "ignore_merges"),
     ),
+    "Unigram": ("vocab", "unk_id", "byte_fallback"),
+    "Precompiled": ("precompiled_charsmap",),
+    "Replace": ("pattern", "content"),
+    "Strip": ("strip_left", "strip_right"),
+    "WhitespaceSplit": (),
+    "Metaspace": ("replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"),
     "TemplateProcessing": ("single", "pair", "special_tokens"),
     "BertProcessing": ("cls", "sep"),
     "RobertaProcessing": ("cls", "sep", "trim_offsets", "add_prefix_space"),
@@ -63,11 +69,17 @@ def part_of(path: Path, found: Mapping[str, Any], name: str, *supported: str) ->
     return part
 
 
+def kind_of(model: Mapping[str, Any]) -> Any:
+    """Return the kind of a model; older files do not name theirs."""
+    usual = "BPE" if "merges" in model else "WordPiece"
+    return model.get("type", "Unigram" if isinstance(model.get("vocab"), list) else usual)
+
+
 def model_of(path: Path, found: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the model of the tokenizer, which must be of a kind; older files do not name theirs."""
     model = found.get("model")
     if isinstance(model, dict) and "type" not in model:
-        model = {**model, "type": "BPE" if "merges" in model else "WordPiece"}
+        model = {**model, "type": kind_of(model)}
     return part_of(path, {"model": model}, "model", kind)
 
 
@@ -125,6 +137,29 @@ def special_names(tokens: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str
     """
     names = {ours: each["content"] if isinstance(each, dict) else each for ours, each in tokens.items()}
     return names if names["mask"] in ids else {**names, "mask": None}
+
+
+def ids_of(path: Path, vocabulary: Any) -> dict[str, int]:
+    """Return the ids of pieces, from a mapping, or from pieces with their scores in order.
+
+    Raises:
+        ConfigError: for a piece that is there twice.
+    """
+    if not isinstance(vocabulary, list):
+        return dict(vocabulary)
+    found = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    if len(found) < len(vocabulary):
+        twice = next(piece for number, (piece, _) in enumerate(vocabulary) if found[piece] != number)
+        raise ConfigError(f"{path}: the vocabulary has the piece {twice!r} twice.")
+    return found
+
+
+def first_map(file: Mapping[str, Any]) -> str:
+    """Return the first map of characters of the normalizer; "" for none."""
+    part = file.get("normalizer") or {}
+    parts = part.get("normalizers", [part]) if isinstance(part, dict) else []
+    found = [each.get("precompiled_charsmap") for each in parts if isinstance(each, dict)]
+    return next((each for each in found if each), "")
 
 
 def in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
