@@ -52,8 +52,8 @@ def command(
     """Write a run folder of the classifier of texts in FOLDER, or of its scores, without training.
 
     FOLDER is one of the Hugging Face kind, with a model "…ForSequenceClassification" of BERT, DistilBERT,
-    ELECTRA, ModernBERT, MPNet or RoBERTa, such as a cross-encoder's; or its name in the Hugging Face hub,
-    from where it is fetched.
+    ELECTRA, ModernBERT, MPNet, RoBERTa or XLM-RoBERTa, such as a cross-encoder's; or its name in the Hugging
+    Face hub, from where it is fetched.
     """
     check_output(output, overwrite=overwrite)
     place = located(folder, revision)

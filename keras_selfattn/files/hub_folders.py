@@ -39,6 +39,7 @@ SMALL_FILES = frozenset(
         "config.json",
         "config_sentence_transformers.json",
         "merges.txt",
+        "sentencepiece.bpe.model",
         *(
             f"sentence_{kind}_config.json"
             for kind in ("albert", "bert", "camembert", "distilbert", "roberta", "xlm-roberta", "xlnet")

@@ -22,6 +22,7 @@ from pretrained_folders import (
     write_byte_pairs,
     write_classifier,
     write_folder,
+    write_unigram,
 )
 
 
@@ -63,6 +64,7 @@ def main(folder):
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
         roberta = models.TextEncoder(start=write_byte_pairs(Path(pretrained, "roberta")))
+        multilingual = models.TextEncoder(start=write_unigram(Path(pretrained, "xlm-roberta")))
         modernbert = write_folder(Path(pretrained, "modernbert"), MODERNBERT)
         near_and_far = models.TextEncoder(start=modernbert)
         imported = models.load(write_classifier(Path(pretrained, "electra"), ["-", "+", "?"], ELECTRA))
@@ -86,6 +88,7 @@ def main(folder):
     export_saved_model(tuned["tiny"], folder / "fine-tuned")
     export_saved_model(tuned["modernbert"], folder / "fine-tuned-modernbert")
     export_saved_model(roberta, folder / "encoder-byte-pairs")
+    export_saved_model(multilingual, folder / "encoder-unigram")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     texts = ["a good film", "bad", "two films"] * 4, ["ein guter Film", "schlecht", "zwei Filme"] * 4

@@ -366,8 +366,10 @@ def test_all_files_that_are_read_are_fetched():
     root = Path(hub_folders.__file__).parents[1] / "models"
     text = "".join(path.read_text("utf-8") for room in rooms for path in (root / room).glob("*.py"))
     named = {*re.findall(r'"(\w+\.(?:json|txt))"', text)}
-    own = {"bert_characters.txt", "byte_level_characters.txt"}  # of this package
+    own = {f"{name}_characters.txt" for name in ("bert", "byte_level", "joined")}  # of this package
     assert named - own <= SMALL_FILES
+    models = importlib.import_module("keras_selfattn.models.subwords.unigram_files").MODELS
+    assert {*models} <= SMALL_FILES
     kinds = importlib.import_module(
         "keras_selfattn.models.pretrained_folders.sentence_settings"
     )._SENTENCE_FILES

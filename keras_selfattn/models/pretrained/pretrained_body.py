@@ -16,6 +16,8 @@ from keras_selfattn.models.pretrained_folders.pretrained_config import Pretraine
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
+from keras_selfattn.models.subwords.unigram import Unigram
+from keras_selfattn.models.subwords.unigram_settings import UnigramSettings
 from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 from keras_selfattn.models.vocabulary import PADDING_ID
@@ -120,11 +122,11 @@ def _block_settings(config: PretrainedConfig) -> list[dict[str, Any]] | None:
     return found if any(found) else None
 
 
-def saved_settings(config: PretrainedConfig) -> WordPieceSettings | BytePairSettings:
+def saved_settings(config: PretrainedConfig) -> WordPieceSettings | BytePairSettings | UnigramSettings:
     """Return the settings of the tokenizer of a saved model."""
     # Files from before there were two kinds name none.
     kind = config.pieces.get("kind", WordPieceSettings.kind)
-    kinds = {each.kind: each for each in (WordPieceSettings, BytePairSettings)}
+    kinds = {each.kind: each for each in (WordPieceSettings, BytePairSettings, UnigramSettings)}
     if kind not in kinds:
         raise ConfigError(f"`kind` of `pieces` must be one of {', '.join(kinds)}. Received {kind!r}.")
     return kinds[kind].from_dict({**config.pieces, "max_tokens": config.max_tokens})
@@ -135,6 +137,8 @@ def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> Subw
     settings = saved_settings(config)
     if isinstance(settings, BytePairSettings):
         found: SubwordTokenizer = BytePairs(settings, vocabulary)
+    elif isinstance(settings, UnigramSettings):
+        found = Unigram(settings, vocabulary)
     else:
         found = WordPiece(settings, vocabulary)
     if found.size > config.vocabulary_size:

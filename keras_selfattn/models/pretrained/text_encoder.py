@@ -49,10 +49,10 @@ class TextEncoder(RawModel):
 
     It reads a folder of the Hugging Face kind: `config.json`, `model.safetensors` (or its shards), the
     tokenizer, and sentence-transformers' `modules.json`, if there is one, for pooling and normalisation. The
-    families BERT (MiniLM and TinyBERT too), DistilBERT, ELECTRA, ModernBERT, MPNet and RoBERTa can be
-    read, with WordPiece or byte-level byte pairs. No pickle is opened. The vectors are those of
-    sentence-transformers. A name in the Hugging Face hub, `owner/name` or `hf://owner/name@revision`, is
-    fetched; nothing is downloaded for a folder.
+    families BERT (MiniLM and TinyBERT too), DistilBERT, ELECTRA, ModernBERT, MPNet, RoBERTa and XLM-RoBERTa
+    can be read, with WordPiece, byte-level byte pairs or a unigram model. No pickle is opened. The vectors
+    are those of sentence-transformers. A name in the Hugging Face hub, `owner/name` or
+    `hf://owner/name@revision`, is fetched; nothing is downloaded for a folder.
 
     Padding has the id 0. Where the folder pads with another id, the two change places in the vocabulary and
     in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that

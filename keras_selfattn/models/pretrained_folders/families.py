@@ -287,6 +287,13 @@ ROBERTA = Family(
     padding_id=1,
     positions_follow_padding=True,
 )
+XLM_ROBERTA = replace(
+    ROBERTA,
+    name="xlm-roberta",
+    title="XLM-RoBERTa",
+    prefix="roberta.",
+    tokenizer=tokenizer_class.XLM_ROBERTA,
+)
 MPNET = Family(
     name="mpnet",
     title="MPNet",
@@ -306,5 +313,7 @@ MPNET = Family(
     padding_is_fixed=True,
     positions_follow_padding=True,
 )
-FAMILIES = {family.name: family for family in (BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET, MODERNBERT)}
+FAMILIES = {
+    family.name: family for family in (BERT, ELECTRA, DISTILBERT, ROBERTA, XLM_ROBERTA, MPNET, MODERNBERT)
+}
 """All families, by their `model_type`: one more is one more here, and nothing else."""

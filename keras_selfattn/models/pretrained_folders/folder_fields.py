@@ -184,7 +184,11 @@ _TOKENIZER_CONFIG = FileFields(
             "do_lower_case strip_accents tokenize_chinese_chars",
             "by the classes of BERT and MPNet; others take `tokenizer.json`",
         ),
-        field_row(READ, "add_prefix_space", "by RoBERTa's class; others take `tokenizer.json`"),
+        field_row(
+            READ,
+            "add_prefix_space",
+            "by the classes of RoBERTa and XLM-RoBERTa; others take `tokenizer.json`",
+        ),
         field_row(READ, "model_max_length max_len", "texts are cut there, unless `max_seq_length` is set"),
         field_row(
             READ,
@@ -227,7 +231,7 @@ _TOKENIZER_CONFIG = FileFields(
 _TOKENIZER = FileFields(
     "tokenizer.json",
     (
-        field_row(READ, "model", "WordPiece, or BPE of bytes"),
+        field_row(READ, "model", "WordPiece, BPE of bytes, or Unigram"),
         field_row(
             READ,
             "normalizer pre_tokenizer post_processor added_tokens",

@@ -69,7 +69,8 @@ def read_config(
         config = dataclasses.replace(config, truncate_dim=_truncate_dim(folder, config.width))
     config = dataclasses.replace(config, max_tokens=_max_tokens(folder, config.positions))
     folds = bool(_sentence(folder)[1].get("do_lower_case"))
-    tokenizer = read_tokenizer(folder, family, config.max_tokens, lowercase=folds)
+    tokenizer, padding = read_tokenizer(folder, family, config.max_tokens, lowercase=folds)
+    family = dataclasses.replace(family, padding_id=padding)
     _check_tokenizer(folder, config, tokenizer)
     return family, dataclasses.replace(config, pieces=tokenizer.settings.to_dict()), tokenizer
 

@@ -23,7 +23,7 @@ PADDED_BY_1 = {**SIZES, "max_position_embeddings": 514}
 # Windows of two tokens on either side in two blocks of three.
 MODERNBERT = {**SIZES, "num_hidden_layers": 5, "max_position_embeddings": 8192, "local_attention": 4}
 MODERNBERT |= {"pad_token_id": 1, "cls_token_id": 0, "bos_token_id": 0, "sep_token_id": 2, "eos_token_id": 2}
-PADDING_BY_1 = ("roberta", "mpnet", "modernbert")
+PADDING_BY_1 = ("roberta", "xlm-roberta", "mpnet", "modernbert")
 DISTILBERT = {"dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 40, "vocab_size": len(PIECES)}
 CONFIGS = {
     "bert": lambda: transformers.BertConfig(**SIZES),
@@ -31,6 +31,9 @@ CONFIGS = {
     "electra": lambda: transformers.ElectraConfig(**SIZES, embedding_size=24),
     "electra, narrow": lambda: transformers.ElectraConfig(**SIZES, embedding_size=10),
     "roberta": lambda: transformers.RobertaConfig(**PADDED_BY_1, type_vocab_size=1, layer_norm_eps=1e-5),
+    "xlm-roberta": lambda: transformers.XLMRobertaConfig(
+        **PADDED_BY_1, type_vocab_size=1, layer_norm_eps=1e-5
+    ),
     "mpnet": lambda: transformers.MPNetConfig(**PADDED_BY_1, layer_norm_eps=1e-5),
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
     "modernbert": lambda: transformers.ModernBertConfig(**MODERNBERT),
@@ -251,7 +254,7 @@ def test_the_buckets_of_distances_are_those_of_mpnet():
     assert [bias.bucket(max(-128, min(128, int(each))), causal=False) for each in distances] == wanted
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet", "roberta"])
+@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet", "roberta", "xlm-roberta"])
 def test_labels_of_tokens_are_those_of_transformers(name, tmp_path):
     """The logits of their model for labelled tokens at each first piece, with the words split beforehand."""
     theirs = random_model(name, transformers.AutoModelForTokenClassification, num_labels=4)
@@ -292,7 +295,16 @@ def with_special_tokens(tokenizer):
     return [*texts, f"good{others[1]}film", f"{others[2]} {pad} {others[1]} bad"]
 
 
-FAMILIES = ["bert", "electra", "electra, narrow", "distilbert", "mpnet", "roberta", "modernbert"]
+FAMILIES = [
+    "bert",
+    "electra",
+    "electra, narrow",
+    "distilbert",
+    "mpnet",
+    "roberta",
+    "xlm-roberta",
+    "modernbert",
+]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -363,7 +375,7 @@ def test_probabilities_of_pairs_are_those_of_transformers(tmp_path, name):
 
 
 GUESSERS = {"bert": "bert", "electra, narrow": "electra generator", "roberta": "roberta", "mpnet": "mpnet"}
-GUESSERS |= {"distilbert": "distilbert", "modernbert": "modernbert"}
+GUESSERS |= {"distilbert": "distilbert", "modernbert": "modernbert", "xlm-roberta": "xlm-roberta"}
 GUESSERS |= {"modernbert, odd window, with biases": "modernbert with biases"}
 
 

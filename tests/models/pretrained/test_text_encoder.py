@@ -14,12 +14,15 @@ from pretrained_folders import (
     PIECES_OF_MPNET,
     ROBERTA,
     ROBERTA_BYTE_PAIRS,
+    UNIGRAM,
+    XLM_ROBERTA,
     hidden_states,
     pieces_of,
     prefix_of,
     weights_of,
     write_byte_pairs,
     write_folder,
+    write_unigram,
 )
 from safetensors.numpy import save_file
 
@@ -58,7 +61,7 @@ def in_ours(config, rows):
     return [[places.get(each, each) for each in row] for row in rows]
 
 
-FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET, MODERNBERT]
+FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, XLM_ROBERTA, MPNET, MODERNBERT]
 
 
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
@@ -387,6 +390,40 @@ def ids_of_byte_pairs(folder):
     return [[0, *each.ids, 2] for each in made.encode_batch(OF_BYTE_PAIRS)]
 
 
+def test_hidden_states_of_a_unigram_tokenizer_are_those_of_the_formulas(tmp_path):
+    config = {**XLM_ROBERTA, "vocab_size": len(UNIGRAM)}
+    tensors = weights_of(config)
+    model = models.TextEncoder(start=write_unigram(tmp_path / "m", tensors))
+    ids = {piece: number for number, (piece, _) in enumerate(UNIGRAM)}
+    texts = ["a good films .", "", "bad <mask>xy"]
+    pieces = [["▁a", "▁good", "▁film", "s", "▁", "."], [], ["▁bad", "<mask>", "▁", "<unk>"]]
+    theirs = [[0, *(ids[piece] for piece in row), 2] for row in pieces]
+    rows = in_ours(config, theirs)
+    assert [row.tolist() for row in model.tokenizer.rows(texts)[0]] == rows
+    found = states(model, padded(rows))
+    for row, of_row in zip(theirs, found, strict=True):
+        np.testing.assert_allclose(of_row[: len(row)], hidden_states(config, tensors, row), atol=2e-5)
+    model.save(tmp_path / "m.keras")
+    again = models.load(tmp_path / "m.keras")
+    np.testing.assert_array_equal(again.predict(texts, verbose=0), model.predict(texts, verbose=0))
+
+
+def test_a_bert_with_the_tokenizer_of_xlm_roberta_pads_as_that_does(tmp_path):
+    """Such as multilingual MiniLM, whose config.json says that padding is 0: the id of <s>."""
+    config = {**BERT, "vocab_size": len(UNIGRAM), "pad_token_id": 0}
+    tensors = weights_of(config)
+    folder = write_unigram(tmp_path / "m", tensors, config=config)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizer"}))
+    model = models.TextEncoder(start=folder)
+    ids = {piece: number for number, (piece, _) in enumerate(UNIGRAM)}
+    theirs = [[0, *(ids[piece] for piece in row), 2] for row in (["▁a", "▁film"], [], ["▁bad", "<mask>"])]
+    rows = in_ours({"pad_token_id": 1}, theirs)
+    assert [row.tolist() for row in model.tokenizer.rows(["a film", "", "bad <mask>"])[0]] == rows
+    found = states(model, padded(rows))
+    for row, of_row in zip(theirs, found, strict=True):
+        np.testing.assert_allclose(of_row[: len(row)], hidden_states(config, tensors, row), atol=2e-5)
+
+
 def test_hidden_states_of_byte_pairs_are_those_of_the_formulas(tmp_path):
     tensors = weights_of(ROBERTA_BYTE_PAIRS)
     folder = write_byte_pairs(tmp_path / "m", tensors)
@@ -418,8 +455,8 @@ def test_a_tokenizer_saved_before_there_were_kinds_is_wordpiece(tmp_path):
     assert config["config"]["pieces"].pop("kind") == "wordpiece"
     again = models.TextEncoder.from_config(config)
     assert [row.tolist() for row in again.tokenizer.rows(TEXTS)[0]] == ROWS
-    config["config"]["pieces"]["kind"] = "unigram"
-    with pytest.raises(ConfigError, match="must be one of wordpiece, byte pairs. Received 'unigram'"):
+    config["config"]["pieces"]["kind"] = "words"
+    with pytest.raises(ConfigError, match="must be one of wordpiece, byte pairs, unigram. Received 'words'"):
         models.TextEncoder.from_config(config)
 
 

@@ -14,8 +14,10 @@ from pretrained_folders import (
     MPNET,
     PIECES,
     ROBERTA,
+    XLM_ROBERTA,
     guessing_logits,
     head_of,
+    prefix_of,
     weights_of,
     write_folder,
 )
@@ -72,10 +74,12 @@ def assert_same(found, wanted):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("config", [BERT, DISTILBERT, ELECTRA, ROBERTA, MPNET], ids=lambda c: c["model_type"])
+@pytest.mark.parametrize(
+    "config", [BERT, DISTILBERT, ELECTRA, ROBERTA, XLM_ROBERTA, MPNET], ids=lambda c: c["model_type"]
+)
 def test_logits_at_hidden_places_are_those_of_the_folders_head_by_numpy(tmp_path, config):
     tensors, head = weights_of(config), head_of(config)
-    prefixed = {f"{config['model_type']}.{name}": value for name, value in tensors.items()}
+    prefixed = {f"{prefix_of(config)}{name}": value for name, value in tensors.items()}
     model = begun(write_folder(tmp_path / "m", config, {**prefixed, **head}))
     assert not model.start.new_head
     ids = np.array([2, 5, 4, 8, 10, 3, 0, 0])
