@@ -218,7 +218,9 @@ def variables(hub, home, **more):
 def fetching(hub, home, name, **more):
     """Start a process that locates a name and fetches its weights; it prints the folder, or the error."""
     program = (
-        "import sys\n"
+        "import signal, sys\n"
+        # A shell that starts tests in the background lets them ignore Ctrl-C, and so their children.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from keras_selfattn.errors import SelfAttentionError\n"
         "from keras_selfattn.files.hub_folders import located\n"
         "try:\n"
