@@ -15,7 +15,7 @@ P (pieces of all words).
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -197,8 +197,8 @@ class BestPieces:
             return [wave + 1, best, tf.concat([last[:, 1:], tf.zeros([count, 1], tf.int64)], 1), lasts]
 
         state = [tf.constant(0), best, tf.zeros(tf.shape(best), tf.int64), lasts]
-        grid: Any = tf.TensorShape([None, None])
-        shapes = [tf.TensorShape([]), grid, grid, tf.TensorShape(None)]
+        grid, any_shape = tf.TensorShape([None, None]), tf.TensorShape(cast(Any, None))
+        shapes = [tf.TensorShape([]), grid, grid, any_shape]
         *_, lasts = tf.while_loop(lambda wave, *_: wave < waves, step, state, shape_invariants=shapes)
         return lasts.concat()
 

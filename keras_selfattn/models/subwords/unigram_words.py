@@ -253,8 +253,9 @@ def _characters(texts: Tensor, search: _Search | None) -> _Characters:
     mark = codes == _MARK
     inside = tf.cumsum(tf.cast(mark, tf.int32)) & 1 == 1  # an opening mark, and what follows
     # Two marks without anything between stand for one of the text.
-    literal: Any = mark & inside & tf.concat([mark[1:], [False]], 0)[: tf.size(codes)]
-    closing = mark & ~inside & ~tf.concat([[False], literal], 0)[: tf.size(codes)]
+    literal = mark & inside & tf.concat([mark[1:], [False]], 0)[: tf.size(codes)]
+    pair: Any = tf.concat([[False], literal], 0)[: tf.size(codes)]
+    closing = mark & ~inside & ~pair
     opening = mark & inside & ~literal
     first = rows != tf.concat([[-1], rows], 0)[: tf.size(rows)]
     owners = tf.cumsum(tf.cast(opening, tf.int64) + tf.cast(closing | first, tf.int64))
