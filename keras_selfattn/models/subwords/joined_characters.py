@@ -47,7 +47,7 @@ def joined_pages() -> tuple[np.ndarray, np.ndarray]:
     Example:
 
         >>> pages, blocks = joined_pages()
-        >>> int(blocks[pages[0x301 // 128], 0x301 % 128]) == AFTER
+        >>> bool(blocks[pages[0x301 // 128], 0x301 % 128] & AFTER)
         True
     """
     classes, _ = read(Path(__file__).with_name(_FILE))

@@ -51,7 +51,7 @@ class Unigram(SubwordTokenizer):
         >>> settings = UnigramSettings(max_tokens=8, scores=scores, mask=None)
         >>> tokenizer = Unigram(settings, vocabulary)
         >>> [tokenizer.names[piece] for piece in tokenizer(tf.constant(["a good film"])).to_list()[0]]
-        ['<s>', '▁a', '▁go', 'o', 'd', '▁film', '</s>']
+        ['<s>', ' a', ' go', 'o', 'd', ' film', '</s>']
 
     Reference: Kudo 2018, "Subword Regularization"; Kudo and Richardson 2018, "SentencePiece"; Conneau et al.
     2020, "Unsupervised Cross-lingual Representation Learning at Scale", section 3.
