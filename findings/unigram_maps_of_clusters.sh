@@ -2,7 +2,7 @@
 # tokenizers applies SentencePiece's map of characters to whole clusters, and drops what SentencePiece keeps.
 #
 # Libraries   tokenizers 0.23.3 (`normalizers.Precompiled`) and sentencepiece 0.2.3, both with the map "nmt_nfkc" that
-#             sentencepiece writes into its models, that of XLM-RoBERTa.
+#             sentencepiece writes into its models by default.
 # Behaviour   "①" with an accent becomes "1" in tokenizers, without the accent; so do "½" and the ligature "ﬁ".
 #             Halfwidth katakana "ｶﾞ" stays two characters, and SentencePiece makes one, "ガ", of it. "é" from two
 #             characters is alike in both; with one accent more, tokenizers drops that.

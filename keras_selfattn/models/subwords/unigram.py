@@ -1,6 +1,6 @@
 """SentencePiece's unigram tokenizer as stock TensorFlow operations: raw text to the ids of pieces.
 
-XLM-RoBERTa and DeBERTa-v3 have such a tokenizer. The ids are those of the `tokenizers` package, for each
+XLM-RoBERTa has such a tokenizer. The ids are those of the `tokenizers` package, for each
 script and for bytes that are not UTF-8.
 
 Axes: B (texts), W (words of all texts), A (characters of all words), P (pieces of all texts).
@@ -59,10 +59,10 @@ class Unigram(SubwordTokenizer):
 
     def __init__(self, settings: UnigramSettings, vocabulary: Sequence[str]) -> None:
         super().__init__(settings, vocabulary)
-        if len(settings.scores) > len(vocabulary):
+        if not 0 < len(settings.scores) <= len(vocabulary):
             raise ConfigError(
-                f"`scores` must be of pieces of the vocabulary, which has {len(vocabulary):,}. Received "
-                f"{len(settings.scores):,}."
+                f"`scores` must be of pieces of the vocabulary, which has {len(vocabulary):,}, and of 1 at least."
+                f" Received {len(settings.scores):,}."
             )
         self._split = UnigramSplit(settings)
         pieces = self.vocabulary[: len(settings.scores)]

@@ -77,7 +77,7 @@ class _Characters(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What finds added tokens: a regular expression, what it puts there, and the table of their ids."""
+    """A search for added tokens: its regular expression, what it puts there, and the table of their ids."""
 
     pattern: str
     marked: str

@@ -396,6 +396,7 @@ def test_an_added_token_that_normalisation_removes_is_refused(base):
     ("changed", "match"),
     [
         ({"scores": (0.0,) * 99}, "`scores` must be of pieces of the vocabulary, which has 17"),
+        ({"scores": ()}, "of 1 at least. Received 0"),
         ({"scores": (float("nan"),)}, "`scores` must be logarithms of probabilities"),
         ({"steps": ("upper",)}, "`steps` must be one of"),
         ({"steps": ("map",)}, "'map' and `characters` need each other"),
