@@ -61,8 +61,8 @@ class Unigram(SubwordTokenizer):
         super().__init__(settings, vocabulary)
         if not 0 < len(settings.scores) <= len(vocabulary):
             raise ConfigError(
-                f"`scores` must be of pieces of the vocabulary, which has {len(vocabulary):,}, and of 1 at least."
-                f" Received {len(settings.scores):,}."
+                f"`scores` must be of 1 to {len(vocabulary):,} pieces, those of the vocabulary. Received "
+                f"{len(settings.scores):,}."
             )
         self._split = UnigramSplit(settings)
         pieces = self.vocabulary[: len(settings.scores)]
