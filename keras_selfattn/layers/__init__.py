@@ -14,6 +14,7 @@ from keras_selfattn.layers.learned_scores import AdditiveSelfAttention, Multipli
 from keras_selfattn.layers.linear_attention import LinearSelfAttention
 from keras_selfattn.layers.peers.exchange import from_peer, to_peer
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
+from keras_selfattn.layers.positions.disentangled import DisentangledPositions
 from keras_selfattn.layers.positions.encodings import (
     LearnedPositionEncoding,
     SinusoidalPositionEncoding,
@@ -37,6 +38,7 @@ __all__ = [
     "BucketedBias",
     "Decoder",
     "DecoderBlock",
+    "DisentangledPositions",
     "Encoder",
     "EncoderBlock",
     "FirstTokenPooling",

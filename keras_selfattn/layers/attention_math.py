@@ -123,7 +123,7 @@ class DotProduct:
             logits = soft_cap(widened(logits), self.logit_cap)
         bias = None
         if self.position is not None:
-            bias = self.position.logits(learned, query, distance(), causal=self.causal)
+            bias = self.position.pair_logits(learned, query, key, distance(), causal=self.causal)
         return logits if bias is None else logits + bias
 
     def combine(self, learned: Learned, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:

@@ -4,6 +4,7 @@ Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), 
     (features).
 """
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 import keras
@@ -23,8 +24,9 @@ from keras_selfattn.layers.attention_math import (
     rms_normalised,
     softmax_attention,
 )
-from keras_selfattn.layers.attention_paths import Heads, PaddedTokens, Tokens
+from keras_selfattn.layers.attention_paths import Heads, PaddedTokens, Tokens, attend
 from keras_selfattn.layers.decoding.cache import Cached, extended, new_keys
+from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.positions.position_argument import checked_strategy
 from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.seeds import split_seed
@@ -52,8 +54,8 @@ class MultiHeadSelfAttention(AttentionBase):
         scale: factor of the logits; by default `1 / sqrt(head_dim)`, which keeps their variance at 1 (paper,
             section 3.2.1). 1.0 gives the unscaled dot product.
         position: how the distance between query and key enters: `RotaryPositions`, `LinearBias`,
-            `BucketedBias` or `RelativePositions`, or "rotary", "alibi", "t5" or "shaw" for these with their
-            defaults; None = not at all.
+            `BucketedBias`, `RelativePositions` or `DisentangledPositions`, or "rotary", "alibi", "t5", "shaw"
+            or "disentangled" for these with their defaults; None = not at all.
         causal: if True, a position attends only to itself and the positions before it.
         window: local attention: an int w (a query attends to keys at most w positions away) or (left, right).
             Time and memory fall with the window unless weights are returned. None = no limit.
@@ -148,6 +150,11 @@ class MultiHeadSelfAttention(AttentionBase):
         self._dot_product = DotProduct.of(self, self._head_dim, self.position, causal=self.causal)
         self._gains = add_gains(self, self._head_dim) if self.qk_norm else None
         strategy = self.position or PositionStrategy()
+        if self._overrides("tables") and input_shape[-1] != self.num_heads * self._head_dim:
+            raise ValueError(
+                f"With {type(strategy).__name__} the inputs must have `num_heads` times `head_dim` features, "
+                f"here {self.num_heads * self._head_dim}. Received width {input_shape[-1]}."
+            )
         shapes = strategy.weights(self.num_heads, self._head_dim)
         # The first two seeds are those of the projections.
         seeds = split_seed(self.seed, 2 + len(shapes))[2:]
@@ -176,8 +183,31 @@ class MultiHeadSelfAttention(AttentionBase):
     @property
     def _position_enters_scores(self) -> bool:
         """True if `position` does more than rotate queries and keys."""
-        kind, base = type(self.position or PositionStrategy()), PositionStrategy
-        return kind.logits is not base.logits or kind.context is not base.context
+        return any(map(self._overrides, ("logits", "pair_logits", "context")))
+
+    def _overrides(self, method: str) -> bool:
+        """Return True if `position` has a method of its own."""
+        kind = type(self.position or PositionStrategy())
+        return getattr(kind, method) is not getattr(PositionStrategy, method)
+
+    def _attend(
+        self, heads: Heads, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        return attend(heads, tokens, pairs, self._formula_of(tokens.length), training, return_weights)
+
+    def _formula_of(self, length: Tensor | None) -> Formula:
+        """Return the formula of a call, with the tables of `position` for so many positions; None for all."""
+        if self.position is None or not self._overrides("tables"):
+            return self._formula
+
+        def project(rows: Tensor) -> tuple[Tensor, Tensor]:
+            rows = ops.cast(rows, self.compute_dtype)
+            query, key, _ = self._heads(rows, PaddedTokens(rows[None], None))
+            return query, key
+
+        return replace(
+            self._formula, variables=self.position.tables(self._formula.learned(), project, length)
+        )
 
     def _heads(self, x: Tensor, tokens: Tokens) -> Heads:
         query, key, value = self._projections[0](x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]
@@ -212,7 +242,7 @@ class MultiHeadSelfAttention(AttentionBase):
             seen.key,
             seen.value,
             seen.mask,
-            self._formula,
+            self._formula_of(None),
             lambda: seen.distance,
             rows_may_be_empty=False,
         )

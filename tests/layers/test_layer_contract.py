@@ -175,6 +175,8 @@ CAUSAL = [name for name, layer in MADE.items() if "causal" in layer.get_config()
 def test_made_causal_no_future_leaks_on_any_path(name):
     """Plain, with weights, and in training with dropout of the same seed."""
     config = {**MAKE[name]().get_config(), "causal": True}
+    if isinstance(config.get("window"), tuple | list):
+        config["window"] = (config["window"][0], 0)  # what a causal query may see
     kind = type(MAKE[name]())
     x, mask = inputs(batch=2, length=60), np.ones((2, 60), bool)
     changed = x.copy()

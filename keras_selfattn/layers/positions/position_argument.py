@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_selfattn.layers.positions.disentangled import DisentangledPositions
 from keras_selfattn.layers.positions.relative import BucketedBias, LinearBias, RelativePositions
 from keras_selfattn.layers.positions.rotary import RotaryPositions
 from keras_selfattn.layers.positions.strategy import PositionStrategy
@@ -15,6 +16,7 @@ _NAMED: dict[str, type[PositionStrategy]] = {
     "alibi": LinearBias,
     "t5": BucketedBias,
     "shaw": RelativePositions,
+    "disentangled": DisentangledPositions,
 }
 
 

@@ -9,16 +9,19 @@ from typing import Any
 
 Tensor = Any
 Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
+Project = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""From rows `[R, features]` to their queries `[1, H, R, D]` and keys `[1, G, R, D]`."""
 
 
 class PositionStrategy:
     """A way for positions to enter attention: a serializable config that holds no weights.
 
     A strategy overrides the methods that it needs: `weights` (names weights for the layer to learn), `rotate`
-    (changes queries and keys), `logits` (returns a term to add to the logits), `context` (returns a term to
-    add to the context), `score_width` (if these compute vectors for each pair); and `get_config` if it takes
-    arguments. Registered with Keras, it is saved with the model. Its weights belong to the attention layer
-    that uses it, so one strategy may serve many layers.
+    (changes queries and keys), `logits` (returns a term to add to the logits) or `pair_logits` (if that needs
+    the keys, too), `tables` (computes of the weights, once a call, what these read), `context` (returns a
+    term to add to the context), `score_width` (if these compute vectors for each pair); and `get_config` if
+    it takes arguments. Registered with Keras, it is saved with the model. Its weights belong to the attention
+    layer that uses it, so one strategy may serve many layers.
 
     Example:
 
@@ -63,6 +66,29 @@ class PositionStrategy:
             causal: whether the layer hides the keys after a query.
         """
         return None
+
+    def pair_logits(
+        self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Tensor, *, causal: bool
+    ) -> Tensor | None:
+        """Return the term of `logits`, for a strategy that reads the keys `[B, G, S, D]`, too.
+
+        Queries and keys are consecutive: `distance[t, s]` is `distance[0, 0] + s - t`, but at queries after
+        the last one, where it may be anything.
+        """
+        return self.logits(learned, query, distance, causal=causal)
+
+    def tables(
+        self, learned: dict[str, Tensor], project: Project, length: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Return what `pair_logits` and `context` get as `learned`: by default the weights themselves.
+
+        Args:
+            learned: the layer's weights by the names of `weights`.
+            project: makes queries and keys of rows as wide as the layer's inputs, as the layer makes them of
+                tokens, the scale of the queries included. The inputs must have H D features.
+            length: the most positions of a sequence; None if that is not known.
+        """
+        return learned
 
     def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor | None:
         """Return a term to add to the context `[B, H, T, D]`, for weights `[B, H, T, S]`, or None."""

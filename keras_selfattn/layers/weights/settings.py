@@ -7,9 +7,11 @@ each of them is initialised, penalised and bounded by itself, as the kernel `[fe
 Axes: B (batch), T (positions), N (tokens).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
-from typing import Any, NoReturn, Self, TypedDict, cast
+from typing import Any, NoReturn, Self, TypedDict
 
 import keras
 import numpy as np
@@ -33,6 +35,27 @@ _CLASSES: dict[str, type] = {
     "regularizer": keras.regularizers.Regularizer,
     "constraint": keras.constraints.Constraint,
 }
+
+
+_TO_COME: ContextVar[bool] = ContextVar("weights_to_come", default=False)
+
+
+@contextmanager
+def weights_to_come() -> Iterator[None]:
+    """Make weights of zeros while the block runs: for layers whose weights a file holds.
+
+    Random numbers take three times the memory of the weights, which TensorFlow keeps, and their time.
+    """
+    token = _TO_COME.set(True)
+    try:
+        yield
+    finally:
+        _TO_COME.reset(token)
+
+
+def unless_to_come(initializer: Any) -> Any:
+    """Return an initializer, or that of zeros inside of `weights_to_come`."""
+    return keras.initializers.Zeros() if _TO_COME.get() else initializer
 
 
 class LayerArguments(TypedDict, total=False):
@@ -123,7 +146,7 @@ class WeightSettings:
 
     def initializer(self, of: str, place: int, seed: int | None) -> Callable:
         """Return the initializer "of" the "kernel" or "bias" of a projection; `seed` if it has none."""
-        return seeded(getattr(self.part("projection", place), f"{of}_initializer"), seed)
+        return unless_to_come(seeded(getattr(self.part("projection", place), f"{of}_initializer"), seed))
 
     @property
     def draws_glorot(self) -> bool:
@@ -169,7 +192,7 @@ class WeightSettings:
         return layer.add_weight(
             name=name,
             shape=whole[::-1] if transposed else whole,
-            initializer=cast(Any, drawn if drawn is not None and self.draws_glorot else initial),
+            initializer=unless_to_come(drawn if drawn is not None and self.draws_glorot else initial),
             regularizer=None if regularizer is None else _SumOfParts(regularizer, parts),
             constraint=None if constraint is None else _EachPart(constraint, parts),
         )

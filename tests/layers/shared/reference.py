@@ -71,6 +71,7 @@ def self_attention(
     bias=None,
     extra=None,
     cap=None,
+    pair=None,
 ):
     """Multi-head dot-product self-attention with the layer's weights.
 
@@ -85,6 +86,7 @@ def self_attention(
         bias: function of (h, t, s, scaled query) to what is added to the logit, or None.
         extra: function of (t, s) to a vector added to value s, or None.
         cap: bound of the logits before the bias, or None.
+        pair: function of (h, t, s, query, key), unscaled, to what is added to the logit, or None.
 
     Returns:
         outputs `[B, T, D]` (no position is masked out) and weights `[B, H, T, S]`.
@@ -97,6 +99,7 @@ def self_attention(
             query, key = turn("query", query, t), turn("key", key, s)
         logit = scale * float(query @ key)
         logit = logit if cap is None else cap * math.tanh(logit / cap)
+        logit += 0 if pair is None else pair(h, t, s, query, key)
         return logit + (0 if bias is None else bias(h, t, s, scale * query))
 
     outputs, probabilities = [], []

@@ -32,6 +32,8 @@ MAKE = {
     "causal t5": attention(position=layers.BucketedBias(8, 6), causal=True),
     "shaw": attention(position=layers.RelativePositions(3)),
     "shaw in a window": attention(position=layers.RelativePositions(3), window=1),
+    "disentangled": attention(position=layers.DisentangledPositions(4, 6)),
+    "disentangled in a window": attention(position=layers.DisentangledPositions(4, 6), window=(1, 2)),
     "additive": lambda **s: layers.AdditiveSelfAttention(2, dropout=0.1, seed=1, **s),
     "multiplicative": lambda **s: layers.MultiplicativeSelfAttention(2, dropout=0.1, seed=1, **s),
     "linear": lambda **s: layers.LinearSelfAttention(2, seed=1, **s),
