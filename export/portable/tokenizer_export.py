@@ -16,7 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.long_rows import pieces_within
-from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.byte_pair_files import LLAMA_3_WORDS
+from keras_selfattn.models.subwords.byte_pair_settings import GPT_2, BytePairSettings
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 from keras_selfattn.models.text.tokenizer import Tokenizer
@@ -193,12 +194,15 @@ def _of_wordpiece(settings: WordPieceSettings, vocabulary: Sequence[str]) -> dic
 
 
 def _of_byte_pairs(settings: BytePairSettings, vocabulary: Sequence[str]) -> dict[str, Any]:
+    whole = settings.words == GPT_2
     byte_level = {
         "type": "ByteLevel",
         "add_prefix_space": settings.add_prefix_space,
         "trim_offsets": True,
-        "use_regex": True,
+        "use_regex": whole,
     }
+    split = {"type": "Split", "pattern": {"Regex": LLAMA_3_WORDS}, "behavior": "Isolated", "invert": False}
+    words = {"type": "Sequence", "pretokenizers": [split, byte_level]}
     return {
         "added_tokens": [
             _added(
@@ -211,7 +215,7 @@ def _of_byte_pairs(settings: BytePairSettings, vocabulary: Sequence[str]) -> dic
             for token, number in settings.added_tokens.items()
         ],
         "normalizer": {"type": "NFC"} if settings.composed else None,
-        "pre_tokenizer": byte_level,
+        "pre_tokenizer": byte_level if whole else words,
         "decoder": byte_level,
         "model": {
             "type": "BPE",

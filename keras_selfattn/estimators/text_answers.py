@@ -6,17 +6,18 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from keras_selfattn.estimators.base import ModelEstimator
+from keras_selfattn.estimators.base import WordRows
 from keras_selfattn.models import SequenceToSequence
 from keras_selfattn.models.sequences.sequence_head import AnswerHead
 from keras_selfattn.rows.containers import ordered_rows
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SequenceToSequenceEstimator(ModelEstimator):
+class SequenceToSequenceEstimator(WordRows):
     """scikit-learn estimator of texts from texts: a `models.SequenceToSequence`.
 
     Args:
+        start: a run of `SequenceToSequence` whose symbols and weights it starts from.
         width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, random_state,
             verbose: as for `ModelEstimator`; `settings={"tokens": "characters", "beams": 4}` for answers of
             characters that beams search for.
@@ -68,8 +69,3 @@ class SequenceToSequenceEstimator(ModelEstimator):
         same = cast(AnswerHead, self.model_.head).comparable
         exact = [same(text) in map(same, answers) for text, answers in zip(found, right, strict=True)]
         return float(np.average(exact, weights=ordered_rows(sample_weight)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        return tags

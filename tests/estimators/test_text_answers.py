@@ -29,3 +29,15 @@ def test_missing_answers_are_refused():
         SequenceToSequenceEstimator(**SMALL).fit(["ab"], None)
     with pytest.raises(DataError, match="Answer 1"):
         SequenceToSequenceEstimator(**SMALL).fit(["ab", "b"], ["a", None])
+
+
+@pytest.mark.slow
+def test_it_goes_on_from_a_model_that_was_trained(tmp_path):
+    first = SequenceToSequenceEstimator(**SMALL).fit(["ab", "ba"] * 4, ["ba", "ab"] * 4)
+    first.model_.save(tmp_path / "model.keras")
+    settings = {"dropout": 0.0, "epochs": 1, "learning_rate": 1e-12, "settings": {"max_new_tokens": 4}}
+    again = SequenceToSequenceEstimator(start=tmp_path / "model.keras", **settings)
+    again.fit(["ab", "ba"] * 4, ["ba", "ab"] * 4)
+    assert (again.model_.config.width, again.model_.config.tokens) == (8, "characters")
+    for one, two in zip(first.model_.get_weights(), again.model_.get_weights(), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-6)

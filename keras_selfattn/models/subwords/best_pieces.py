@@ -28,6 +28,8 @@ Tensor = Any
 _PENALTY = 10.0
 # Characters of a word beyond which words are cut where all ways meet: time depends on the longest stretch.
 _LONG = 64
+# The greatest id that names an unknown character; -1 is no piece.
+UNKNOWN = -2
 
 
 class _Lattice(NamedTuple):
@@ -62,7 +64,7 @@ class BestPieces:
     Args:
         vocabulary: pieces in the order of their ids, which start at 0; all different.
         scores: the logarithm of the probability of each.
-        unknown: id of the unknown piece.
+        unknown: id of the unknown piece; None to name each unknown character c by the id `UNKNOWN` - c.
 
     Example:
 
@@ -76,7 +78,7 @@ class BestPieces:
     Reference: Kudo 2018, "Subword Regularization", section 3.2; `tokenizers`, its model Unigram.
     """
 
-    def __init__(self, vocabulary: Sequence[str], scores: Sequence[float], unknown: int) -> None:
+    def __init__(self, vocabulary: Sequence[str], scores: Sequence[float], unknown: int | None) -> None:
         keys, nodes, self._root = trie(vocabulary, "")
         self._size, self._longest, self._unknown = len(vocabulary), max(map(len, vocabulary)), unknown
         known = np.array(scores, np.float64)
@@ -224,6 +226,10 @@ class BestPieces:
 
     def _fused(self, codes: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Return the pieces of words and their places, of several unknown ones in a row the first."""
+        if self._unknown is None:
+            places = tf.where(chosen >= 0)[:, 0]
+            ids = tf.gather(chosen, places)
+            return tf.where(ids == self._size, UNKNOWN - (tf.gather(codes, places) & FIRST - 1), ids), places
         unknown = (chosen == self._size) | (chosen == self._unknown)
         places = tf.where(chosen >= 0)[:, 0]
         unknown = tf.gather(unknown, places)

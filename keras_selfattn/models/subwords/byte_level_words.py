@@ -1,4 +1,4 @@
-"""Split texts into words as GPT-2 does, as TensorFlow ops on code points.
+"""Split texts into words as GPT-2 or Llama 3 does, as TensorFlow ops on code points.
 
 Axes: B (texts), N (characters of all texts), A (characters of all words), W (words of all texts).
 """
@@ -15,10 +15,12 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.subwords.byte_level_characters import (
     CODE_BITS,
     LETTER,
+    NUMBER,
+    OTHER,
     SPACE,
     character_classes,
 )
-from keras_selfattn.models.subwords.byte_pair_settings import MARK, BytePairSettings
+from keras_selfattn.models.subwords.byte_pair_settings import LLAMA_3, MARK, BytePairSettings
 from keras_selfattn.models.subwords.canonical_composition import CanonicalComposition
 from keras_selfattn.models.subwords.character_file import PAGE, in_pages
 
@@ -76,11 +78,12 @@ class ByteLevelSplit:
         [b'It', b"'s", b' ', b' so', b' good', b'!']
 
     Reference: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2; its
-    encoder.py has the regular expression.
+    encoder.py has the regular expression. Grattafiori et al. 2024, "The Llama 3 Herd of Models", section 3.2;
+    its tokenizer.py has the other.
     """
 
     def __init__(self, settings: BytePairSettings) -> None:
-        self._prefixed = settings.add_prefix_space
+        self._prefixed, self._of_llama = settings.add_prefix_space, settings.words == LLAMA_3
         self._classes = _class_pages()
         self._composed = CanonicalComposition() if settings.composed else None
         late = set(settings.normalized_tokens)
@@ -96,7 +99,10 @@ class ByteLevelSplit:
         decoded = tf.raw_ops.UnicodeDecode(input=self._marked(texts), input_encoding="UTF-8")
         found, place = self._kinds(decoded.char_values)
         kinds = tf.bitwise.right_shift(found, CODE_BITS)  # [A]
-        begins = _contracted(found, _begins(found, kinds))
+        if self._of_llama:
+            begins = _contracted(found, _llama_begins(found, kinds), folded=True)
+        else:
+            begins = _contracted(found, _begins(found, kinds))
         splits = tf.where(tf.concat([begins, [True]], 0))[:, 0]
         rows = tf.searchsorted(place, decoded.row_splits, out_type=tf.int64)
         rows = tf.searchsorted(splits, rows, out_type=tf.int64)
@@ -155,13 +161,59 @@ def _begins(found: Tensor, kinds: Tensor) -> Tensor:
     return tf.where(kinds == SPACE, apart | (after < SPACE), apart)
 
 
-def _contracted(found: Tensor, begins: Tensor) -> Tensor:
-    """Return where words begin if 's, 't, 're, 've, 'm, 'll and 'd are words."""
+def _llama_begins(found: Tensor, kinds: Tensor) -> Tensor:
+    """Return the same by the rule of Llama 3.
+
+    Signs own the ends of lines right after them. All other white space up to the last end of a line is a
+    word, and what is left of it, without its last character where something follows. That one is of the word
+    after it if this is of letters, or if it is a blank and signs follow. A single sign is of the letters
+    after it, unless a blank is before it.
+    """
+    places = tf.range(tf.size(kinds))
+    before, after = _before(kinds, _INNER), tf.concat([kinds[1:], [_TOKEN]], 0)[: tf.size(kinds)]
+    codes = found & _CODE
+    line = (kinds == SPACE) & ((codes == ord("\n")) | (codes == ord("\r")))
+    owner = tf.gather(before, _latest(line & ~_before(line, False), places))  # what is before lines in a row
+    white = (kinds == SPACE) & ~(line & (owner == OTHER))
+    white_before, line_before = _before(white, False), _before(line, False)
+    # White space:
+    first = white & ~white_before
+    runs = tf.cumsum(tf.cast(first, tf.int32))
+    lines = tf.where(line & white, places, -1)
+    ended = tf.gather(tf.math.unsorted_segment_max(lines, runs, tf.size(runs) + 1), runs)
+    spaces = white & (first | (places == ended + 1) | (~line & (after < SPACE)))
+    # Words:
+    blank_before = white_before & (_before(codes, 0) == ord(" "))
+    signs = (kinds == OTHER) & (before != OTHER) & ~blank_before
+    single = signs & (after == LETTER)
+    joined = white_before & ~line_before | _before(single, False)
+    letters = (kinds == LETTER) & (before != LETTER) & ~joined
+    digit = kinds == NUMBER
+    digits = digit & ((places - _latest(digit & (before != NUMBER), places)) % 3 == 0)
+    return spaces | signs | letters | digits | (kinds == _TOKEN)
+
+
+def _before(values: Tensor, first: Any) -> Tensor:
+    """Return the value of the character before each."""
+    return tf.concat([[first], values], 0)[: tf.size(values)]
+
+
+def _latest(flags: Tensor, places: Tensor) -> Tensor:
+    """Return the place of the last flag that is True up to each character; 0 before the first."""
+    # A sum of the steps from flag to flag: TensorFlow has no running maximum.
+    marked = tf.boolean_mask(places, flags)
+    steps = marked - _before(marked, 0)
+    return tf.cumsum(tf.tensor_scatter_nd_update(tf.zeros_like(places), marked[:, None], steps))
+
+
+def _contracted(found: Tensor, begins: Tensor, *, folded: bool = False) -> Tensor:
+    """Return where words begin if 's, 't, 're, 've, 'm, 'll and 'd are words; `folded` for either case."""
     quotes = tf.where(begins & (found == ord("'")))[:, 0]
     ahead = tf.concat([found, [0, 0]], 0)
     one, two = tf.gather(ahead, quotes + 1), tf.gather(ahead, quotes + 2)
-    short = tf.reduce_any(one[:, None] == _letters("stmd"), 1)
-    long = tf.reduce_any((one[:, None] == _letters("rvl")) & (two[:, None] == _letters("eel")), 1)
+    short, long = _one_of(one, "stmd", folded), tf.zeros_like(quotes, tf.bool)
+    for letters in ("re", "ve", "ll"):
+        long |= _one_of(one, letters[0], folded) & _one_of(two, letters[1], folded)
     chosen = tf.where(short | long)[:, 0]
     quotes, ends = tf.gather(quotes, chosen), tf.gather(quotes + 3 - tf.cast(short, tf.int64), chosen)
     begins = tf.tensor_scatter_nd_update(begins, quotes[:, None] + 1, tf.zeros_like(quotes, tf.bool))
@@ -169,8 +221,11 @@ def _contracted(found: Tensor, begins: Tensor) -> Tensor:
     return tf.tensor_scatter_nd_update(padded, ends[:, None], tf.ones_like(quotes, tf.bool))[:-1]
 
 
-def _letters(text: str) -> np.ndarray:
-    return np.array([ord(letter) | LETTER << CODE_BITS for letter in text], np.int32)
+def _one_of(found: Tensor, letters: str, folded: bool) -> Tensor:
+    """Return True for characters that are one of some letters; `folded` for either case, and the long s."""
+    known = {*letters, *(letters.upper() if folded else ""), *("\u017f" if folded and "s" in letters else "")}
+    codes = np.array([ord(letter) | LETTER << CODE_BITS for letter in sorted(known)], np.int32)
+    return tf.reduce_any(found[:, None] == codes, 1)
 
 
 def token_pattern(tokens: Iterable[str], left: Iterable[str], right: Iterable[str]) -> tuple[str, str] | None:

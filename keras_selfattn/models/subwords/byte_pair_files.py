@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.byte_pair_settings import GPT_2, LLAMA_3, BytePairSettings
 from keras_selfattn.models.subwords.described_tokenizer import described, warn_of_difference
 from keras_selfattn.models.subwords.tokenizer_class import FILE, ROBERTA, TokenizerClass
 from keras_selfattn.models.subwords.tokenizer_files import (
@@ -27,10 +27,16 @@ VOCABULARY, MERGES = "vocab.json", "merges.txt"
 # not, because each byte is a piece.
 _UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
 _HEAD = "#version"
+# The regular expression of the words of Llama 3, after which bytes are letters.
+LLAMA_3_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
 # Settings whose difference between two files is named, and the fields of `tokenizer_config.json` for them.
 _COMPARED = {
     "add_prefix_space": "add_prefix_space",
     "composed": "",
+    "words": "",
     "whole_words": "",
     "cls": "cls_token",
     "sep": "sep_token",
@@ -85,13 +91,19 @@ def _read(
     settings = BytePairSettings(
         max_tokens,
         merges=tuple(merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]),
-        add_prefix_space=_add_prefix_space(path, found),
+        **_words(path, found),
         composed=_composed(path, found),
         whole_words=model.get("ignore_merges", False),
         **added_settings(path, listed),
-        **special_names(special, ids) | template(path, processor, ids),
+        **_special(special, ids) | template(path, processor, ids),
     )
     return settings, in_order(path, ids)
+
+
+def _special(tokens: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return the names of the special tokens; None for an unknown one that the vocabulary lacks."""
+    names = special_names(tokens, ids)
+    return names if names["unknown"] in ids else {**names, "unknown": None}
 
 
 def _vocabulary(folder: Path) -> dict[str, Any]:
@@ -106,14 +118,26 @@ def _vocabulary(folder: Path) -> dict[str, Any]:
     return {"path": path, "vocab": json_in(path), "merges": kept}
 
 
-def _add_prefix_space(path: Path, found: Mapping[str, Any]) -> bool:
-    """Return that setting of the splitter, which must be GPT-2's."""
+def _words(path: Path, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the splitter, which must be GPT-2's or Llama 3's."""
+    part = part_of(path, found, "pre_tokenizer", "ByteLevel", "Sequence")
+    parts = part["pretokenizers"] if part["type"] == "Sequence" else [part]
+    if [each["type"] for each in parts] == ["Split", "ByteLevel"]:
+        split, letters = parts
+        rule = split.get("pattern", {}).get("Regex"), split.get("behavior"), split.get("invert", False)
+        flags = letters.get("add_prefix_space", True), letters.get("use_regex", True)
+        if rule != (LLAMA_3_WORDS, "Isolated", False) or flags != (False, False):
+            raise ConfigError(
+                f"{path}: `pre_tokenizer` splits words by a rule of its own: not supported. The rules of "
+                "GPT-2 (`ByteLevel`) and of Llama 3 are."
+            )
+        return {"add_prefix_space": False, "words": LLAMA_3}
     splitter = _single(path, found, "pre_tokenizer", "pretokenizers", ("ByteLevel",))
     if splitter.get("use_regex", True) is not True:
         raise ConfigError(
             f"{path}: `use_regex` of `pre_tokenizer` is {splitter['use_regex']!r}: not supported."
         )
-    return splitter.get("add_prefix_space", True)
+    return {"add_prefix_space": splitter.get("add_prefix_space", True), "words": GPT_2}
 
 
 def _composed(path: Path, found: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from keras_selfattn.models.config import check_choice, check_count, check_flag, 
 from keras_selfattn.models.long_rows import check_around
 from keras_selfattn.models.subwords.added_tokens import check_added_ids, check_white_space
 
+GPT_2, LLAMA_3 = "gpt-2", "llama-3"
 # Around an added token in a text. It is no character: Unicode reserves it for use inside a program.
 MARK = "\U0010ffff"
 _FLAGS = ("added_tokens", "normalized_tokens", "lstrip_tokens", "rstrip_tokens")
@@ -23,9 +24,12 @@ class BytePairSettings:
         merges: pairs of pieces to merge, the first ones first; each is two pieces with a blank between.
         add_prefix_space: True puts a blank before a text, and after each added token, unless one is there.
         composed: True normalises texts to Unicode's form C.
+        words: rule by which a text is split into words: "gpt-2", or "llama-3", in which ends of lines are
+            of the signs before them, a sign or white space before letters is of their word, and numbers are
+            words of three digits at most.
         whole_words: True takes a word that is in the vocabulary as it is, whatever the merges make of it.
-        unknown: token that stands for what a vocabulary lacks. This one never lacks anything: each byte is a
-            piece.
+        unknown: token that stands for a blank word among others; None if the vocabulary has none. It lacks
+            nothing else: each byte is a piece.
         cls: token before each text.
         sep: token after each text.
         pad: token of padding.
@@ -54,8 +58,9 @@ class BytePairSettings:
     merges: tuple[str, ...] = ()
     add_prefix_space: bool = False
     composed: bool = False
+    words: str = GPT_2
     whole_words: bool = False
-    unknown: str = "<unk>"
+    unknown: str | None = "<unk>"
     cls: str = "<s>"
     sep: str = "</s>"
     pad: str = "<pad>"
@@ -73,10 +78,13 @@ class BytePairSettings:
         if self.separators is not None:
             check_count("separators", self.separators)
         check_choice("second_type", self.second_type, (0, 1))
+        check_choice("words", self.words, (GPT_2, LLAMA_3))
         for name in ("add_prefix_space", "composed", "whole_words"):
             check_flag(name, getattr(self, name))
-        for name in ("unknown", "cls", "sep", "pad"):
+        for name in ("cls", "sep", "pad"):
             check_text(name, getattr(self, name))
+        if self.unknown is not None:
+            check_text("unknown", self.unknown)
         self._check_merges()
         self._check_added_tokens()
 

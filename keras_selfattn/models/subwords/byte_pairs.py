@@ -120,6 +120,12 @@ class BytePairs(SubwordTokenizer):
         """The lookup tables, which a SavedModel must track."""
         return [self._table, self._merges.table]
 
+    @property
+    def unknown_id(self) -> int:
+        """The id that stands for a word that has no pieces, a blank one."""
+        found = self.settings.unknown
+        return self.id_in_text(byte_letters()[ord(" ")] if found is None else found)
+
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
 

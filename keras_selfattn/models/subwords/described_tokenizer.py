@@ -98,8 +98,10 @@ def described(
                 added.add(token, path)
         rows = of_model.get("vocab_size")
         # As in transformers, further special tokens that the files name, even none, are all there are.
-        if not _EXTRA & {*config, *json_if_any(folder / SPECIAL_MAP)}:
-            tokens = replace(tokens, extra=[*map(_as_it_is, held.get("special", ()))])
+        # transformers 4, as whose DeBERTa's is read, always adds those of the model.
+        if chosen.of_version_4 or not _EXTRA & {*config, *json_if_any(folder / SPECIAL_MAP)}:
+            own = [*map(_as_it_is, held.get("special", ()))]
+            tokens = replace(tokens, extra=[*(tokens.extra if chosen.of_version_4 else ()), *own])
         names = all_tokens(tokens, chosen, added, rows if isinstance(rows, int) else None)
         fields = {ours: f"{theirs}_token" for ours, theirs in _NAMES.items()}
         fields |= dict(zip(("cls", "sep"), chosen.ends, strict=True))
@@ -144,6 +146,8 @@ def _built(
             },
             "post_processor": {"type": chosen.processor, **around},
         }
+    if chosen.of_version_4:
+        return _of_deberta(held, config, names, ids)
     if chosen.model == "Unigram":
         return {
             # transformers takes that id, whatever the name of the unknown token.
@@ -153,10 +157,7 @@ def _built(
                 "type": "Sequence",
                 "pretokenizers": [
                     {"type": "WhitespaceSplit"},
-                    {
-                        "type": "Metaspace",
-                        "prepend_scheme": "always" if _flag(config, "add_prefix_space", True) else "never",
-                    },
+                    _metaspace(config),
                 ],
             },
             "post_processor": {"type": chosen.processor, **around},
@@ -172,6 +173,46 @@ def _built(
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": chosen.processor, **around},
+    }
+
+
+def _metaspace(config: Mapping[str, Any]) -> dict[str, Any]:
+    prepends = "always" if _flag(config, "add_prefix_space", True) else "never"
+    return {"type": "Metaspace", "prepend_scheme": prepends}
+
+
+def _of_deberta(
+    held: Mapping[str, Any], config: Mapping[str, Any], names: Mapping[str, str], ids: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the parts that transformers 4 makes of DeBERTa-v2's model of SentencePiece, with its own map."""
+    for flag in ("do_lower_case", "split_by_punct"):
+        if _flag(config, flag, False):
+            raise ConfigError(
+                f"{CONFIG}: `{flag}` is true. With a model of SentencePiece alone this cannot be read: add "
+                f"{TOKENIZER}."
+            )
+    blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    steps = [{"type": "Strip"}, _map_of(held), blanks]
+    cls, sep = ({"SpecialToken": {"id": names[side], "type_id": 0}} for side in ("cls", "sep"))
+    first = [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep]
+    second = [
+        {"Sequence": {"id": "B", "type_id": 1}},
+        {"SpecialToken": {"id": names["sep"], "type_id": 1}},
+    ]
+    around = {
+        names[side]: {"id": names[side], "ids": [ids.get(names[side])], "tokens": [names[side]]}
+        for side in ("cls", "sep")
+    }
+    return {
+        "model": {name: held[name] for name in ("type", "vocab", "unk_id", "byte_fallback")},
+        "normalizer": {"type": "Sequence", "normalizers": [step for step in steps if step]},
+        "pre_tokenizer": _metaspace(config),
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": [*first, *second],
+            "special_tokens": around,
+        },
     }
 
 

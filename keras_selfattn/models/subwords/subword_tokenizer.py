@@ -5,6 +5,7 @@ Axes: B (texts), T (tokens), W (words), P (pieces).
 
 import abc
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -21,6 +22,9 @@ Tensor = Any
 
 # Texts and characters tokenised at once, to bound the memory of the intermediate tensors.
 _CHUNK, _CHARACTERS, _PAIRS = 1024, 2**20, 256
+# Chunks whose operations run one by one. A graph costs as much to make as three to eight of these; a chunk in
+# it costs an eighth to a sixteenth of one.
+_EAGER = 4
 # Bytes of each text that are read first: so many for each token, and no fewer than the least; then, where
 # these are not enough, how many times more.
 _BYTES, _LEAST, _MORE = 16, 4096, 8
@@ -55,6 +59,9 @@ class SubwordTokenizer(abc.ABC):
         settings: sets the special tokens and the cut.
         vocabulary: pieces in the order of their ids, which start at 0; all different.
 
+    Attributes:
+        prompt: put before each text, but not before pairs and single words; "" for none.
+
     Raises:
         ConfigError: if the vocabulary lacks a special token, or has a piece twice or an empty one.
     """
@@ -64,6 +71,14 @@ class SubwordTokenizer(abc.ABC):
         self.vocabulary = list(vocabulary)
         self._ids = _checked_ids(settings, self.vocabulary)
         self._size = max(self._ids.values()) + 1
+        self.prompt = ""
+        # By what can differ between two calls: how many chunks there were, and the graph of many.
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._graphs: dict[tuple[str, int], Callable[[Tensor], Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A graph cannot be copied; a copy makes its own.
+        return {**vars(self), "_counts": Counter(), "_graphs": {}}
 
     @property
     @abc.abstractmethod
@@ -117,6 +132,12 @@ class SubwordTokenizer(abc.ABC):
         return self.size
 
     @property
+    def tokens_of_prompt(self) -> int:
+        """Number of the tokens of a text that are [CLS] and those of the prompt alone."""
+        with tf.init_scope():
+            return len(self(tf.constant([""])).flat_values) - 1
+
+    @property
     def names(self) -> list[str]:
         """The piece or added token of each id, `written_padding` included; "" for an id without one."""
         found = [""] * self.size
@@ -133,6 +154,11 @@ class SubwordTokenizer(abc.ABC):
         found = self.id_of(token)
         return self.written_padding if found == self.id_of(self.settings.pad) else found
 
+    @property
+    def unknown_id(self) -> int:
+        """The id that stands for a word that has no pieces."""
+        return self.id_in_text(self.settings.unknown)
+
     def __call__(self, texts: Tensor, more: int = 0) -> Any:
         """Return the ids of a string tensor `[B]`, [CLS] first and [SEP] last, as int32 ragged `[B, T]`.
 
@@ -140,6 +166,8 @@ class SubwordTokenizer(abc.ABC):
             texts: the strings.
             more: tokens that a text may have beyond `max_tokens`.
         """
+        if self.prompt:
+            texts = tf.strings.join([self.prompt, texts])
         limit = pieces_within(self.settings.max_tokens + more)
         ids, rows = first_of_rows(*self._text_pieces(texts, limit), limit)
         return self._with_special(self._written(ids), rows)
@@ -181,8 +209,9 @@ class SubwordTokenizer(abc.ABC):
         between = self.settings.separators
         if between is None:
             raise ConfigError(
-                "The tokenizer was saved before models read two texts, and does not know what stands between "
-                "them. Begin with the folder that it was made from."
+                "It is not known what stands between two texts. The tokenizer was saved before models read "
+                "two texts: begin with the folder that it was made from. Or the `post_processor` of its "
+                "folder has a template of pairs other than a text, separators and a text."
             )
         most = self.settings.max_tokens - 2 - between
         if most < 0:
@@ -241,15 +270,29 @@ class SubwordTokenizer(abc.ABC):
 
     def whole_rows(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32 `[T]`, however many: none is cut."""
-        # A character is split into four bytes, or a few signs, at most.
-        return self._rows(texts, lambda chunk: 8 * max(WINDOW, *map(len, chunk)))
+        # A character is split into four bytes, or a few signs, at most. A power of two: few different graphs.
+        return self._rows(texts, lambda chunk: 8 << (max(WINDOW, *map(len, chunk)) - 1).bit_length())
 
     def _rows(self, texts: Sequence[str], more: Callable[[Sequence[str]], int]) -> list[np.ndarray]:
         found: list[np.ndarray] = []
         for chunk in chunks(texts, _CHUNK, _CHARACTERS):
-            ids = self(as_strings(chunk), more=more(chunk))
+            ids = self._run(as_strings(chunk), more(chunk))
             found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
         return found
+
+    def _run(self, texts: Tensor, more: int) -> Any:
+        """Return what a call does, after many of them by a graph."""
+        kind = self.prompt, more
+        self._counts[kind] += 1
+        if self._counts[kind] <= _EAGER:
+            return self(texts, more=more)
+        if kind not in self._graphs:
+            self._graphs[kind] = tf.function(
+                lambda texts: self(texts, more=more),
+                input_signature=[tf.TensorSpec([None], tf.string)],
+                autograph=False,
+            )
+        return self._graphs[kind](texts)
 
     def _written(self, ids: Tensor) -> Tensor:
         """Return ids of a text's pieces, none of which is padding."""

@@ -27,6 +27,10 @@ class TokenizerClass:
         first: fields of the tokens with the first ids, where it reads a model of SentencePiece; the mask has
             the last one.
         always: of the class of a family, True if it opens its folders whatever class they name.
+        without_file: the class that builds its tokenizer from a model of SentencePiece, where there is no
+            `tokenizer.json` to take; None if there is none.
+        of_version_4: True if it builds the tokenizer as transformers 4 did, with all that the model of
+            SentencePiece says.
     """
 
     name: str
@@ -37,11 +41,18 @@ class TokenizerClass:
     ends: tuple[str, str] = ("cls_token", "sep_token")
     first: tuple[str, ...] = ()
     always: bool = False
+    without_file: "TokenizerClass | None" = None
+    of_version_4: bool = False
 
     @property
     def of_file(self) -> bool:
         """True if `tokenizer.json` is taken as it is."""
         return not self.model
+
+    @property
+    def of_tokenizers(self) -> bool:
+        """True if the package `tokenizers` itself reads `tokenizer.json`; for other classes Python does."""
+        return self.name == FILE.name
 
 
 _OF_BERT = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
@@ -67,6 +78,13 @@ XLM_ROBERTA = TokenizerClass(
     ends=("bos_token", "eos_token"),
     first=("bos_token", "pad_token", "eos_token", "unk_token"),
 )
+# transformers 5 builds it anew either way, without the map of characters that its models were trained with.
+_OF_DEBERTA_V2 = {**_OF_BERT, "bos_token": "[CLS]", "eos_token": "[SEP]"}
+DEBERTA_V2 = TokenizerClass(
+    "DebertaV2Tokenizer",
+    tokens=_OF_DEBERTA_V2,
+    without_file=TokenizerClass("DebertaV2Tokenizer", "Unigram", tokens=_OF_DEBERTA_V2, of_version_4=True),
+)
 FILE = TokenizerClass("TokenizersBackend")
 ALWAYS_FILE = TokenizerClass("TokenizersBackend", always=True)
 
@@ -79,6 +97,7 @@ _NAMED = {
     "MPNetTokenizer": MPNET,
     **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
     "XLMRobertaTokenizer": XLM_ROBERTA,
+    "DebertaV2Tokenizer": DEBERTA_V2,
     **dict.fromkeys(("TokenizersBackend", "PythonBackend", "PreTrainedTokenizer"), FILE),
 }
 _WITHOUT_FILE = {"WordPiece": BERT, "BPE": ROBERTA}
@@ -118,9 +137,11 @@ def class_of(
             )
     else:
         # A family's usual tokenizer, where the folder has another one, is no guide.
-        chosen = usual if usual.model == found else FILE
+        chosen = usual if found in (usual.model, usual.without_file and usual.without_file.model) else FILE
     if not chosen.of_file or has_file:
         return chosen
+    if chosen.without_file is not None and chosen.without_file.model == found:
+        return chosen.without_file
     if found not in _WITHOUT_FILE:
         raise ConfigError(
             f"{folder}: the class of the tokenizer, {declared or chosen.name!r}, reads no model of "

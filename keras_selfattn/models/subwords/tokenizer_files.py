@@ -1,7 +1,7 @@
 """Read the parts that the files of all tokenizers have: `tokenizer.json`, and the config beside it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -177,10 +177,15 @@ def json_if_any(path: Path) -> dict[str, Any]:
     return json_in(path) if path.is_file() else {}
 
 
-def json_in(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file."""
+def json_in(path: Path, number: Callable[[str], float] = float) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Args:
+        path: of the file.
+        number: returns a number with a point or an exponent.
+    """
     try:
-        found = json.loads(text_in(path))
+        found = json.loads(text_in(path), parse_float=number)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}.") from error
     if not isinstance(found, dict):

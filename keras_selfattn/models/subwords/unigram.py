@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.subwords.best_pieces import BestPieces
+from keras_selfattn.models.subwords.best_pieces import UNKNOWN, BestPieces
 from keras_selfattn.models.subwords.character_file import CODE_POINTS
 from keras_selfattn.models.subwords.pieces import FIRST
 from keras_selfattn.models.subwords.ragged_rows import ranges
@@ -66,7 +67,9 @@ class Unigram(SubwordTokenizer):
             )
         self._split = UnigramSplit(settings)
         pieces = self.vocabulary[: len(settings.scores)]
-        self._pieces = BestPieces(pieces, settings.scores, self.id_of(settings.unknown))
+        self._bytes = self._ids_of_bytes() if settings.byte_fallback else None
+        unknown = None if settings.byte_fallback else self.id_of(settings.unknown)
+        self._pieces = BestPieces(pieces, settings.scores, unknown)
         # A piece that more of the text would allow can begin so much before the end.
         longest = max(map(len, pieces), default=0)
         self._edge = _EDGE + longest + max(map(len, settings.added_tokens), default=0)
@@ -150,8 +153,23 @@ class Unigram(SubwordTokenizer):
         begins = tf.scatter_nd(firsts[:, None], tf.ones_like(firsts), tf.shape(found, tf.int64))
         inner = tf.gather(characters, stretches)[:, None]
         begins = tf.tensor_scatter_nd_update(begins, inner, tf.ones_like(stretches))
-        places = tf.where(found >= 0)[:, 0]
-        return tf.gather(found, places), places, tf.where(begins > 0)[:, 0]
+        places = tf.where(found != -1)[:, 0]
+        ids, stretches = tf.gather(found, places), tf.where(begins > 0)[:, 0]
+        if self._bytes is not None:
+            ids, places = _with_bytes(ids, places, self._bytes)
+        return ids, places, stretches
+
+    def _ids_of_bytes(self) -> np.ndarray:
+        """Return the ids of the pieces of all bytes, int32 `[256]`."""
+        names = [f"<0x{byte:02X}>" for byte in range(256)]
+        held = {piece: number for number, piece in enumerate(self.vocabulary)}
+        missing = [name for name in names if name not in held]
+        if missing:
+            raise ConfigError(
+                "With `byte_fallback` the vocabulary must have all bytes as pieces. It lacks "
+                f"{len(missing)}, such as {missing[0]}."
+            )
+        return np.array([held[name] for name in names], np.int32)
 
     def _settled(self, words: UnigramWords, stretches: Tensor) -> Tensor:
         """Return the place up to which no more of each text can change its pieces, int64 `[B]`.
@@ -167,3 +185,16 @@ class Unigram(SubwordTokenizer):
         found = tf.searchsorted(stretches, most, side="right", out_type=tf.int64) - 1
         known = tf.concat([stretches, [0]], 0)
         return tf.maximum(tf.gather(known, tf.maximum(found, 0)), ends[:-1])
+
+
+def _with_bytes(ids: Tensor, places: Tensor, of_bytes: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Return ids and places, sorted, in which the bytes of UTF-8 stand for each unknown character."""
+    codes = UNKNOWN - ids  # [P], negative for pieces
+    counts = 1 + tf.add_n([tf.cast(codes >= least, tf.int32) for least in (0x80, 0x800, 0x10000)])
+    rows = tf.repeat(tf.range(tf.size(ids)), counts)
+    place = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(counts, exclusive=True), rows)  # in the character
+    codes, counts = tf.gather(codes, rows), tf.gather(counts, rows)
+    bits = tf.bitwise.right_shift(codes, 6 * (counts - 1 - place))
+    first = tf.gather([0, 0, 0xC0, 0xE0, 0xF0], counts) + bits
+    found = tf.gather(of_bytes, tf.maximum(tf.where(place == 0, first, 0x80 + (bits & 0x3F)), 0))
+    return tf.where(codes < 0, tf.gather(ids, rows), found), tf.gather(places, rows)

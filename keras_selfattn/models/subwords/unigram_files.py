@@ -15,6 +15,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     TOKENIZER,
     ids_of,
     in_order,
+    json_in,
     model_of,
     part_of,
     special_names,
@@ -23,7 +24,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
 )
 from keras_selfattn.models.subwords.unigram_settings import UnigramSettings
 
-MODELS = ("sentencepiece.bpe.model",)
+MODELS = ("sentencepiece.bpe.model", "spm.model")
 
 # Regular expressions that files replace by one blank or "▁", and the steps that do so.
 _REPLACED = {
@@ -35,7 +36,9 @@ _OTHER = "Give the folder of a model with a tokenizer like that of XLM-RoBERTa, 
 _COMPARED = {
     "characters": "",
     "splits_white": "",
+    "byte_fallback": "",
     "prepends": "add_prefix_space",
+    "lowercase": "do_lower_case",
     "cls": "cls_token",
     "sep": "sep_token",
     "added_tokens": "",
@@ -53,7 +56,8 @@ def read_unigram(
     `tokenizer.json` is read if there is one (the format of the `tokenizers` package), otherwise a model of
     SentencePiece, whose ids XLM-RoBERTa's class moves. As in transformers, that class makes the
     pre-tokenizer and takes special tokens from `tokenizer_config.json` and its own defaults, and others take
-    `tokenizer.json` as it is.
+    `tokenizer.json` as it is. Scores are exact, but for classes that leave the file to `tokenizers`, as it
+    reads them.
 
     Args:
         folder: a model's.
@@ -66,11 +70,40 @@ def read_unigram(
     """
     found = described(folder, "Unigram", _vocabulary, XLM_ROBERTA.tokens, usual)
     with told_by_file(folder, found.path):
-        settings, vocabulary = _read(found.path, found.parts, found.names, max_tokens)
+        parts = found.parts
+        if found.chosen.of_tokenizers:
+            parts = {**parts, "model": json_in(found.path, number_of_tokenizers)["model"]}
+        settings, vocabulary = _read(found.path, parts, found.names, max_tokens)
         warn_of_difference(
             found, settings, lambda file: _read(found.path, file, found.names, max_tokens)[0], _COMPARED
         )
     return settings, vocabulary
+
+
+def number_of_tokenizers(text: str) -> float:
+    """Return a number of JSON as the package `tokenizers` reads it; its last bit can differ from Python's.
+
+    Example:
+
+        >>> number_of_tokenizers("-9.500349149344583")
+        -9.500349149344585
+
+    Reference: serde_json, "Cargo features", `float_roundtrip`, which `tokenizers` leaves off; `de.rs`, its
+    functions `parse_decimal` and `f64_from_parts`.
+    """
+    mantissa, _, exponent = text.lower().removeprefix("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    # Without that feature, all digits that an unsigned integer of 64 bits holds become a float64, which a
+    # power of ten multiplies or divides. Of equal sums of scores the first wins, so the last bit can decide.
+    digits = whole + fraction
+    while int(digits) >= 2**64:
+        digits = digits[:-1]
+    found, places = float(int(digits)), int(exponent or 0) + len(whole) - len(digits)
+    while found and places < -308:  # there is no power of ten beyond
+        found, places = found / 1e308, places + 308
+    if found:
+        found = found * float(f"1e{places}") if places > 0 else found / float(f"1e{-places}")
+    return -found if text.startswith("-") else found
 
 
 def _read(
@@ -78,9 +111,10 @@ def _read(
 ) -> tuple[UnigramSettings, list[str]]:
     """Return the settings and the vocabulary of a tokenizer in the form of `tokenizer.json`."""
     model = model_of(path, found, "Unigram")
-    if model.get("byte_fallback"):
+    if model.get("byte_fallback") and path.name != TOKENIZER:
+        # transformers 4, as which it is read, drops it; SentencePiece does not.
         raise ConfigError(
-            f"{path}: `byte_fallback` of the model is true, bytes for unknown characters: not supported. "
+            f"{path}: `byte_fallback` is true, bytes for unknown characters: supported in {TOKENIZER} alone. "
             f"{_OTHER}"
         )
     if (found.get("truncation") or {}).get("direction", "Right") != "Right":
@@ -105,6 +139,7 @@ def _read(
         scores=tuple(float(score) for _, score in model["vocab"]),
         steps=normalisation,
         characters=characters,
+        byte_fallback=model.get("byte_fallback") or False,
         **_words(path, found),
         **added,
         **special_names(special, ids)

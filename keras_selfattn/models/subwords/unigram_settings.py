@@ -37,6 +37,7 @@ class UnigramSettings:
         prepends: words that get a blank before them: "always" for each word of a text, and what follows an
             added token, "first" for what the text begins with, "never" for none.
         unknown: piece that stands for characters that no piece has.
+        byte_fallback: True if the bytes of such a character, pieces from "<0x00>" to "<0xFF>", stand for it.
         cls: token before each text.
         sep: token after each text.
         pad: token of padding.
@@ -68,6 +69,7 @@ class UnigramSettings:
     splits_white: bool = True
     prepends: str = "always"
     unknown: str = "<unk>"
+    byte_fallback: bool = False
     cls: str = "<s>"
     sep: str = "</s>"
     pad: str = "<pad>"
@@ -86,6 +88,7 @@ class UnigramSettings:
             check_count("separators", self.separators)
         check_choice("second_type", self.second_type, (0, 1))
         check_flag("splits_white", self.splits_white)
+        check_flag("byte_fallback", self.byte_fallback)
         check_choice("prepends", self.prepends, (ALWAYS, AT_FIRST, NEVER))
         for name in ("unknown", "cls", "sep", "pad"):
             check_text(name, getattr(self, name))
@@ -95,6 +98,10 @@ class UnigramSettings:
         if not np.all(np.isfinite(scores) & (scores <= 0)):
             raise ConfigError("`scores` must be logarithms of probabilities, finite numbers of 0 at most.")
         check_added_ids(self.added_tokens, MARK)
+        if self.byte_fallback and self.unknown not in self.added_tokens:
+            raise ConfigError(
+                f"With `byte_fallback` the unknown piece must be an added token. Received {self.unknown!r}."
+            )
         for name in _TUPLES:
             for token in getattr(self, name):
                 if token not in self.added_tokens:

@@ -37,10 +37,10 @@ def word_piece():
     )
 
 
-def byte_pairs():
+def byte_pairs(**settings):
     letters = map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)])
     vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *letters, "go", "goo", "Ġf", "<mask>"]
-    settings = BytePairSettings(16, merges=("g o", "go o", "Ġ f"), added_tokens={"<mask>": 263})
+    settings = BytePairSettings(16, merges=("g o", "go o", "Ġ f"), added_tokens={"<mask>": 263}, **settings)
     return BytePairs(settings, vocabulary)
 
 
@@ -52,8 +52,9 @@ def byte_pairs():
         Words(TextConfig(**SMALL, tokens="characters"), ["g", "o", " ", "\n", "日", "i", "̇"]),
         word_piece(),
         byte_pairs(),
+        byte_pairs(words="llama-3"),
     ],
-    ids=["words", "words with case", "characters", "wordpiece", "byte pairs"],
+    ids=["words", "words with case", "characters", "wordpiece", "byte pairs", "words of Llama"],
 )
 def test_tokenizer_json_gives_the_package_tokenizers_the_same_ids(tokenizer):
     read = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))

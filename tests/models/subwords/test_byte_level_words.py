@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 
 from keras_selfattn.models.subwords.byte_level_words import ByteLevelSplit
-from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.byte_pair_files import LLAMA_3_WORDS
+from keras_selfattn.models.subwords.byte_pair_settings import GPT_2, LLAMA_3, BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import byte_letters
 from keras_selfattn.models.subwords.merges import FIRST, Merges
 
@@ -78,9 +79,9 @@ ONE_STRING_EACH = [tf.TensorSpec([None], tf.string)]
 
 
 @functools.cache
-def traced_split(prefixed):
+def traced_split(prefixed, rule):
     """A graph, which many calls run faster."""
-    split = ByteLevelSplit(BytePairSettings(10**6, add_prefix_space=prefixed))
+    split = ByteLevelSplit(BytePairSettings(10**6, add_prefix_space=prefixed, words=rule))
 
     def strings_and_rows(texts):
         found = split(texts)
@@ -89,8 +90,8 @@ def traced_split(prefixed):
     return tf.function(strings_and_rows, input_signature=ONE_STRING_EACH)
 
 
-def words(texts, prefixed=False):
-    strings, rows = (each.numpy().tolist() for each in traced_split(prefixed)(tf.constant(texts)))
+def words(texts, prefixed=False, rule=GPT_2):
+    strings, rows = (each.numpy().tolist() for each in traced_split(prefixed, rule)(tf.constant(texts)))
     return [[word.decode() for word in strings[a + 1 : b]] for a, b in itertools.pairwise(rows)]
 
 
@@ -118,3 +119,20 @@ def test_every_code_point_is_split_as_in_the_package():
 @given(st.lists(st.text(st.sampled_from("'stdrevlmSa1 \n\u3000!é\u0301.")), min_size=1, max_size=8))
 def test_contractions_and_white_space_are_split_as_in_the_package(texts):
     assert words(texts) == known_words(texts)
+
+
+def words_of_llama(texts):
+    split = pre_tokenizers.Split(Regex(LLAMA_3_WORDS), "isolated").pre_tokenize_str
+    return [[word for word, _ in split(text)] for text in texts]
+
+
+def test_code_points_are_split_as_by_the_expression_of_llama():
+    codes = [*range(1, 0x400), *EVERY[0x400::211]]
+    texts = [f"{c}a{c}1{c}!{c} {c}'s'{c}  {c}\n{c}b '{c}" for c in map(chr, codes)]
+    assert words(texts, rule=LLAMA_3) == words_of_llama(texts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(st.sampled_from("'stdrevlmSLLſa12 \n\r\t\u3000!é\u0301.")), min_size=1, max_size=8))
+def test_all_rules_of_llama_meet(texts):
+    assert words(texts, rule=LLAMA_3) == words_of_llama(texts)

@@ -15,6 +15,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.export import written_graph
 from keras_selfattn.models.subwords.byte_level_words import ByteLevelSplit
+from keras_selfattn.models.subwords.byte_pair_files import LLAMA_3_WORDS
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs, byte_letters
 
@@ -33,7 +34,7 @@ SENTENCES = [
     "def  f(x):\n\n    return  x+1\t# twice \r\n",
     "aaaaaaa aaaa aaaaaaaaaaaaaaaa !!!!!! ------------",
 ]
-KINDS = ["roberta", "prefixed", "modernbert", "whole words"]
+KINDS = ["roberta", "prefixed", "modernbert", "whole words", "llama"]
 
 
 @functools.cache
@@ -58,6 +59,10 @@ def learned(kind="roberta"):
     vocabulary, merges = trained()
     made = tokenizers.Tokenizer(models.BPE(vocabulary, merges, ignore_merges=kind == "whole words"))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=kind == "prefixed")
+    if kind == "llama":
+        split = pre_tokenizers.Split(tokenizers.Regex(LLAMA_3_WORDS), "isolated")
+        letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        made.pre_tokenizer = pre_tokenizers.Sequence([split, letters])
     if kind == "modernbert":
         made.normalizer = normalizers.NFC()
         blanks = [" " * count for count in range(24, 1, -1)]
@@ -268,7 +273,7 @@ def test_a_longer_text_is_cut_as_the_package_cuts_it(base, max_tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["prefixed", "modernbert"])
+@pytest.mark.parametrize("kind", ["prefixed", "modernbert", "llama"])
 @pytest.mark.parametrize("width", [4096, 4096 * 8])
 def test_reading_only_the_beginning_of_a_long_text_changes_no_id(traced, kind, width):
     """A cut in the middle of each: a word, a character, a token, white space, a contraction, a mark."""
@@ -283,6 +288,7 @@ def test_reading_only_the_beginning_of_a_long_text_changes_no_id(traced, kind, w
         "x're",
         "e\u0301\u0323",
         "  x",
+        "!\n\r\n12345",
     ]
     for head in ("good " * width, "x" * width, " " * width, "good".ljust(width), "x" * (width - 900)):
         for middle in middles:
@@ -420,6 +426,8 @@ def written(folder, kind="roberta", config=None, **changed):
 
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+LETTERS = {**BYTE_LEVEL, "use_regex": False}
+SPLIT = {"type": "Split", "pattern": {"Regex": LLAMA_3_WORDS}, "behavior": "Isolated", "invert": False}
 ENDS = {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]}
 
 
@@ -488,6 +496,14 @@ FLAGGED = {"id": 0, "content": "<s>", "special": True, "lstrip": False, "rstrip"
         (
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, BYTE_LEVEL]}},
             "`pre_tokenizer` is a sequence of 'Digits', 'ByteLevel'; supported: one part",
+        ),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{**SPLIT, "invert": True}, LETTERS]}},
+            "splits words by a rule of its own: not supported. The rules of GPT-2 .* and of Llama 3 are",
+        ),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [SPLIT, BYTE_LEVEL]}},
+            "splits words by a rule of its own",
         ),
         ({"pre_tokenizer": {**BYTE_LEVEL, "use_regex": False}}, "`use_regex` of `pre_tokenizer` is False"),
         ({"model": {"type": "Unigram"}}, "`model` is 'Unigram'; supported: 'BPE'"),
