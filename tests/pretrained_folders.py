@@ -63,9 +63,26 @@ RAW_UNIGRAM = [
     ("s", -3.5),
 ]
 CONTROL = {"<unk>": 2, "<s>": 3, "</s>": 3}
+# As DeBERTa-v2 has them: with padding and the ends of a text at ids of their own, and without a mask.
+OF_DEBERTA = [("[PAD]", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[UNK]", 0.0), *RAW_UNIGRAM[3:]]
+CONTROL_OF_DEBERTA = {"[PAD]": 3, "[CLS]": 3, "[SEP]": 3, "[UNK]": 2}
 ROBERTA_BYTE_PAIRS = {**ROBERTA, "vocab_size": len(BYTE_PAIRS)}
 MPNET = {**ROBERTA, "model_type": "mpnet", "relative_attention_num_buckets": 32}
 del MPNET["type_vocab_size"]
+# Distances have vectors of their own up to two tokens away, of five buckets on either side.
+DEBERTA = {
+    **BERT,
+    "model_type": "deberta-v2",
+    "type_vocab_size": 0,
+    "layer_norm_eps": 1e-7,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_buckets": 4,
+    "max_relative_positions": 7,
+}
 DISTILBERT = {
     "model_type": "distilbert",
     "vocab_size": len(PIECES),
@@ -109,6 +126,12 @@ _MPNET_LAYERS = {
     "output": "attention.attn.o",
     "first norm": "attention.LayerNorm",
 }
+_DEBERTA_LAYERS = {
+    **_BERT_LAYERS,
+    "query": "attention.self.query_proj",
+    "key": "attention.self.key_proj",
+    "value": "attention.self.value_proj",
+}
 _DISTILBERT_LAYERS = {
     "query": "attention.q_lin",
     "key": "attention.k_lin",
@@ -121,10 +144,15 @@ _DISTILBERT_LAYERS = {
 }
 
 
-_LAYERS = {"distilbert": _DISTILBERT_LAYERS, "mpnet": _MPNET_LAYERS}
+_LAYERS = {"deberta-v2": _DEBERTA_LAYERS, "distilbert": _DISTILBERT_LAYERS, "mpnet": _MPNET_LAYERS}
 # Of the head for hidden tokens: dense layer, normalisation, and bias of the logits.
 _HEADS = {
     "bert": (
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+    ),
+    "deberta-v2": (
         "cls.predictions.transform.dense",
         "cls.predictions.transform.LayerNorm",
         "cls.predictions.bias",
@@ -150,14 +178,15 @@ def weights_of(config, prefix="", seed=0):
     width = config["dim" if distilled else "hidden_size"]
     hidden = config["hidden_dim" if distilled else "intermediate_size"]
     narrow = config.get("embedding_size", width)
-    found = {
-        "embeddings.word_embeddings.weight": random.normal(size=(config["vocab_size"], narrow)),
-        "embeddings.position_embeddings.weight": random.normal(
-            size=(config["max_position_embeddings"], narrow)
-        ),
-    }
+    found = {"embeddings.word_embeddings.weight": random.normal(size=(config["vocab_size"], narrow))}
     norms = {"embeddings.LayerNorm": narrow}
-    if "type_vocab_size" in config:
+    if "position_buckets" in config:
+        found["encoder.rel_embeddings.weight"] = random.normal(size=(2 * config["position_buckets"], width))
+        norms["encoder.LayerNorm"] = width
+    else:
+        rows = (config["max_position_embeddings"], narrow)
+        found["embeddings.position_embeddings.weight"] = random.normal(size=rows)
+    if config.get("type_vocab_size"):
         types = (config["type_vocab_size"], narrow)
         found["embeddings.token_type_embeddings.weight"] = random.normal(size=types)
     if "relative_attention_num_buckets" in config:
@@ -216,6 +245,7 @@ def guessing_logits(config, tensors, head, ids):
 HEADS = {
     "bert": ("Bert", "bert.pooler.dense", "classifier"),
     "electra": ("Electra", "classifier.dense", "classifier.out_proj"),
+    "deberta-v2": ("DebertaV2", "pooler.dense", "classifier"),
     "distilbert": ("DistilBert", "pre_classifier", "classifier"),
     "roberta": ("Roberta", "classifier.dense", "classifier.out_proj"),
     "xlm-roberta": ("XLMRoberta", "classifier.dense", "classifier.out_proj"),
@@ -260,7 +290,7 @@ def class_logits(config, tensors, ids, types=None):
     x = tensors[f"{hidden}.weight"].astype(np.float64) @ pooled + tensors.get(f"{hidden}.bias", 0)
     if config["model_type"] == "distilbert":
         x = np.maximum(x, 0)
-    elif config["model_type"] in ("electra", "modernbert"):
+    elif config["model_type"] in ("deberta-v2", "electra", "modernbert"):
         x = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     else:
         x = np.tanh(x)
@@ -273,13 +303,19 @@ def pieces_of(config):
     """Returns the vocabulary of a family, with padding at the family's id."""
     if config["model_type"] == "mpnet":
         return PIECES_OF_MPNET
-    padded_by_1 = config["model_type"] in ("roberta", "xlm-roberta", "modernbert")
+    padded_by_1 = config["model_type"] in (
+        "roberta",
+        "xlm-roberta",
+        "modernbert",
+        "gte",
+        "jina_embeddings_v3",
+    )
     return PIECES_PADDED_BY_1 if padded_by_1 else PIECES
 
 
 def prefix_of(config):
     """Returns what stands before the names of an encoder's weights beside a head."""
-    others = {"modernbert": "model.", "xlm-roberta": "roberta."}
+    others = {"deberta-v2": "deberta.", "modernbert": "model.", "xlm-roberta": "roberta."}
     return others.get(config["model_type"], f"{config['model_type']}.")
 
 
@@ -368,13 +404,14 @@ def message(*fields):
     return found
 
 
-def sentencepiece_model(pieces, *, kind=1, characters=b"", types=None):
+def sentencepiece_model(pieces, *, kind=1, characters=b"", types=None, unknown=0, byte_fallback=0):
     """Returns the bytes of a model of SentencePiece; `types` are those of pieces that are not normal."""
     types = types or {}
     found = [
         (1, message((1, piece.encode()), (2, score), (3, types.get(piece, 1)))) for piece, score in pieces
     ]
-    return message(*found, (2, message((3, kind))), (3, message((1, b"nmt_nfkc"), (2, characters), (3, 1))))
+    normalizer = message((1, b"nmt_nfkc"), (2, characters), (3, 1))
+    return message(*found, (2, message((3, kind), (35, byte_fallback), (40, unknown))), (3, normalizer))
 
 
 def usual_class(folder):
@@ -407,8 +444,9 @@ def hidden_states(config, tensors, ids, types=None):
         return scaled * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
 
     x = tensors["embeddings.word_embeddings.weight"][ids]
-    x = x + tensors["embeddings.position_embeddings.weight"][_positions(config, ids)]
-    if "type_vocab_size" in config:
+    if "embeddings.position_embeddings.weight" in tensors:
+        x = x + tensors["embeddings.position_embeddings.weight"][_positions(config, ids)]
+    if config.get("type_vocab_size"):
         x = x + tensors["embeddings.token_type_embeddings.weight"][[0] * len(ids) if types is None else types]
     x = normal("embeddings.LayerNorm", x)
     if "embeddings_project.weight" in tensors:
@@ -417,10 +455,19 @@ def hidden_states(config, tensors, ids, types=None):
         layer = f"{'transformer' if distilled else 'encoder'}.layer.{number}."
         query, key, value = (linear(layer + names[each], x) for each in ("query", "key", "value"))
         size = x.shape[-1] // heads
+        terms, vectors = 1, {}
+        if "position_buckets" in config:
+            rows = normal("encoder.LayerNorm", tensors["encoder.rel_embeddings.weight"])
+            rows = rows[_rows_of_distances(config, len(x))]  # [T, S, width]
+            terms, vectors = 3, {each: linear(layer + names[each], rows) for each in ("query", "key")}
         context = np.zeros_like(x)
         for head in range(heads):
             part = slice(head * size, (head + 1) * size)
-            logits = query[:, part] @ key[:, part].T / math.sqrt(size) + relative_bias(tensors, head, len(x))
+            logits = query[:, part] @ key[:, part].T
+            if vectors:
+                logits = logits + np.einsum("td,tsd->ts", query[:, part], vectors["key"][..., part])
+                logits = logits + np.einsum("tsd,sd->ts", vectors["query"][..., part], key[:, part])
+            logits = logits / math.sqrt(terms * size) + relative_bias(tensors, head, len(x))
             weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
             context[:, part] = weights / weights.sum(axis=-1, keepdims=True) @ value[:, part]
         x = normal(layer + names["first norm"], x + linear(layer + names["output"], context))
@@ -436,6 +483,20 @@ def _positions(config, ids):
         return list(range(len(ids)))
     counted = [each != config["pad_token_id"] for each in ids]
     return [config["pad_token_id"] + (sum(counted[: n + 1]) if each else 0) for n, each in enumerate(counted)]
+
+
+def _rows_of_distances(config, length):
+    """Returns the row of DeBERTa's table for each pair, `[T, S]`: by the query's position minus the key's."""
+    buckets, far = config["position_buckets"], config["max_relative_positions"]
+    half = buckets // 2
+
+    def row(query, key):
+        away = abs(query - key)
+        if away > half:
+            away = half + math.ceil(math.log(away / half) / math.log((far - 1) / half) * (half - 1) - 1e-9)
+        return min(max(buckets + (away if query > key else -away), 0), 2 * buckets - 1)
+
+    return np.array([[row(t, s) for s in range(length)] for t in range(length)])
 
 
 def relative_bias(tensors, head, length):

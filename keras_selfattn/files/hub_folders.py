@@ -40,6 +40,7 @@ SMALL_FILES = frozenset(
         "config_sentence_transformers.json",
         "merges.txt",
         "sentencepiece.bpe.model",
+        "spm.model",
         *(
             f"sentence_{kind}_config.json"
             for kind in ("albert", "bert", "camembert", "distilbert", "roberta", "xlm-roberta", "xlnet")
@@ -91,10 +92,15 @@ class HubFolder(os.PathLike[str]):
 
     def _weight_files(self, sizes: Mapping[str, int]) -> list[str]:
         """Return the files with weights, as `ModelFolder.tensors` reads them."""
+        of_modules = [f"{path}/{WEIGHTS}" for path in _module_paths(self)]
+        found = [name for name in of_modules if name in sizes]
         if INDEX not in sizes:
-            return [WEIGHTS]
+            return [WEIGHTS, *found]
         shards = _read_json(self.path / INDEX, "weight_map")
-        return sorted({name for name in shards.values() if isinstance(name, str) and name in sizes})
+        return [
+            *sorted({name for name in shards.values() if isinstance(name, str) and name in sizes}),
+            *found,
+        ]
 
 
 def located(given: str | os.PathLike[str], revision: str | None = None) -> Path | HubFolder:
@@ -146,7 +152,14 @@ def _fetched(name: HubName) -> HubFolder:
         sizes = _listed(name.name, folder.commit)
     _check_kinds(name, sizes)
     _fetch(folder, {file: size for file, size in sizes.items() if file in SMALL_FILES})
-    _fetch(folder, {file: sizes[file] for file in _module_files(folder) if file in sizes})
+    _fetch(
+        folder,
+        {
+            file: sizes[file]
+            for file in (f"{path}/config.json" for path in _module_paths(folder))
+            if file in sizes
+        },
+    )
     return folder
 
 
@@ -186,11 +199,11 @@ def _check_kinds(name: HubName, sizes: Mapping[str, int]) -> None:
     )
 
 
-def _module_files(folder: HubFolder) -> list[str]:
-    """Return the settings of sentence-transformers' modules; what else the file may hold is checked later."""
+def _module_paths(folder: HubFolder) -> list[str]:
+    """Return the places of sentence-transformers' modules; what else the file may hold is checked later."""
     modules = _read_json(folder.path / _MODULES, None)
     paths = [each.get("path") for each in modules if isinstance(each, dict)] if modules else []
-    return [f"{path}/config.json" for path in paths if isinstance(path, str) and path]
+    return [path for path in paths if isinstance(path, str) and path]
 
 
 def _read_json(path: Path, field: str | None) -> Any:

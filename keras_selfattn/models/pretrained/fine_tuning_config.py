@@ -142,6 +142,7 @@ class FineTunedConfig(FineTuningConfig):
             vector: "tanh", "relu", "gelu", "gelu_tanh" (its approximation) or "silu"; None for no such layer.
         hidden_bias: False if the hidden layer has no bias.
         hidden_norm: True for a normalisation after the hidden layer, with a shift if `norm_shift` says so.
+        hidden_first: True for a hidden layer of each token's vector, before the pooling.
         hidden_dropout: dropout rate in [0, 1) of a text's vector before the hidden layer.
         frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
             saves time and memory.
@@ -164,6 +165,7 @@ class FineTunedConfig(FineTuningConfig):
     hidden_head: Literal["tanh", "relu", "gelu", "gelu_tanh", "silu"] | None = None
     hidden_bias: bool = True
     hidden_norm: bool = False
+    hidden_first: bool = False
     hidden_dropout: float = 0.0
     wide: bool = True
     symmetric: bool = False
@@ -186,10 +188,11 @@ class FineTunedConfig(FineTuningConfig):
         check_count("training_span", self.training_span)
         check_share("hidden_dropout", self.hidden_dropout)
         check_choice("hidden_head", self.hidden_head, HIDDEN_HEADS)
-        for name in ("hidden_bias", "hidden_norm", "wide", "symmetric"):
+        for name in ("hidden_bias", "hidden_norm", "hidden_first", "wide", "symmetric"):
             check_flag(name, getattr(self, name))
-        if self.hidden_norm and self.hidden_head is None:
-            raise ConfigError("`hidden_norm` needs `hidden_head`. Received True and None.")
+        for name in ("hidden_norm", "hidden_first"):
+            if getattr(self, name) and self.hidden_head is None:
+                raise ConfigError(f"`{name}` needs `hidden_head`. Received True and None.")
 
     @property
     def step_span(self) -> int | None:

@@ -12,7 +12,7 @@ from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained_folders.family import Family
 from keras_selfattn.models.pretrained_folders.model_folder import Tensors
-from keras_selfattn.models.pretrained_folders.weights import NamedTensors, swapped_rows
+from keras_selfattn.models.pretrained_folders.weights import NamedTensors, SwappedRows
 
 Tensor = Any
 
@@ -51,7 +51,7 @@ def holds_masked_head(tensors: Tensors, family: Family, config: Mapping[str, Any
         config: its `config.json`.
     """
     names, tied = family.masked_head, config.get("tie_word_embeddings", True)
-    if not tied or f"{names.dense}.weight" not in tensors.shapes:
+    if names is None or not tied or f"{names.dense}.weight" not in tensors.shapes:
         return False
     return not names.of_classifiers or any(name in tensors.shapes for name in names.biases)
 
@@ -68,7 +68,7 @@ def copy_masked_head(tensors: Tensors, family: Family, core: keras.Model, source
     Raises:
         ConfigError: for missing tensors and other shapes, all in one message; nothing is set then.
     """
-    names = family.masked_head
+    names: Any = family.masked_head
     named = NamedTensors(tensors, family, source)
     width, units = (int(size) for size in core.get_layer("guess").kernel.shape)
     (rows,) = (int(size) for size in core.get_layer("logits").bias.shape)
@@ -79,7 +79,7 @@ def copy_masked_head(tensors: Tensors, family: Family, core: keras.Model, source
     found = {
         "guess": [kernel, *([named.read(f"{names.dense}.bias", (units,), "")] if guess.use_bias else [])],
         "guess_norm": [named.read(f"{names.norm}.{each}", (units,), "") for each in of_norm],
-        "logits": [swapped_rows(named.read(bias, (rows,), ""), family.padding_id)],
+        "logits": [SwappedRows(named.read(bias, (rows,), ""), family.padding_id)[:]],
     }
     named.check_read()
     for layer, weights in found.items():

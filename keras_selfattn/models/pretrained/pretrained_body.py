@@ -3,13 +3,17 @@
 Axes: B (texts), T (tokens), D (features).
 """
 
+import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.layers.weights.settings import weights_to_come
 from keras_selfattn.models.core.both_orders import pair_input
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
 from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
@@ -38,6 +42,7 @@ def pretrained_body(
     *,
     pairs: bool = False,
     symmetric: bool = False,
+    drawn: bool = False,
 ) -> keras.Model:
     """Return the layers "embedding" and "encoder", whose weights a folder determines.
 
@@ -47,6 +52,7 @@ def pretrained_body(
         policy: the layers' dtype policy.
         pairs: True for two texts a row, whose tokens have types.
         symmetric: True for both orders of pairs (`both_orders`).
+        drawn: True for random weights; False for zeros, until those of a folder or a file are set.
 
     Returns:
         From int32 ids `[B, T]`, 0 as padding, or of pairs ids and types `[B, T, 2]`, to masked float
@@ -55,7 +61,46 @@ def pretrained_body(
     given = ids = keras.Input((None,), dtype="int32", name="ids")
     if pairs:
         given, ids = pair_input(symmetric=symmetric)
-    return keras.Model(given, encoded_pieces(ids, config, tokenizer, policy), name="body")
+    with nullcontext() if drawn else weights_to_come():
+        return keras.Model(given, encoded_pieces(ids, config, tokenizer, policy), name="body")
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class WithoutPrompt(keras.layers.Layer):
+    """Masks the first tokens of each text: the special one, and those of a prompt.
+
+    Args:
+        tokens: how many.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`, with a mask.
+
+    Returns:
+        the inputs.
+    """
+
+    def __init__(self, tokens: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tokens = tokens
+        self.supports_masking = True
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+    def compute_mask(self, inputs: Tensor, previous: Tensor) -> Tensor:
+        counted: Any = ops.cumsum(ops.ones_like(previous, dtype="int32"), axis=1)  # [B, T], from 1 on
+        return ops.logical_and(previous, counted > self.tokens)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "tokens": self.tokens}
+
+
+def pooled(x: Tensor, config: PretrainedConfig, policy: Any) -> Tensor:
+    """Return the vector of each text, `[B, poolings D]`, of its masked tokens `[B, T, D]`."""
+    names = {"pooling": config.pooling}
+    names |= {f"pooling_{place}": each for place, each in enumerate(config.further_poolings)}
+    found = [POOLINGS[kind](dtype=policy, name=name)(x) for name, kind in names.items()]
+    return found[0] if len(found) == 1 else keras.layers.Concatenate(dtype=policy, name="poolings")(found)
 
 
 def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordTokenizer, policy: Any) -> Tensor:
@@ -63,13 +108,14 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordToke
 
     `ids` are `[B, T]`, or `[B, T, 2]` with types, which families without types of tokens do not read.
 
-    MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
-    same, and the gradient of the shared table is the sum of the copies'. Training can make them differ.
+    MPNet's layers share one table of biases of relative positions, and DeBERTa-v2's one of vectors. Here each
+    has a copy: the outputs are the same, and the gradient of the shared table is the sum of the copies'.
+    Training can make them differ.
     """
     embedding = PretrainedEmbedding(
         config.vocabulary_size,
         config.width,
-        config.positions if config.rotary_base is None else 0,
+        config.positions if config.position_rows else 0,
         config.token_types,
         config.embedding_width,
         config.norm_epsilon,
@@ -77,6 +123,7 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordToke
         config.norm_shift,
         config.padding_position,
         tokenizer.written_padding,
+        config.embedding_norm,
         dtype=policy,
         name="embedding",
     )
@@ -91,22 +138,42 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, tokenizer: SubwordToke
         ACTIVATIONS[config.activation],
         attention_dropout=config.attention_dropout,
         position=_position(config),
-        norm="layer" if config.norm_shift else "layer_no_shift",
+        scale=_scale(config),
+        norm=_norm(config),
         norm_first=config.norm_first,
         norm_epsilon=config.norm_epsilon,
         gated=config.gated,
         use_bias=config.use_bias,
+        num_kv_heads=config.num_kv_heads,
         block_settings=_block_settings(config),
         dtype=policy,
         name="encoder",
     )(x)
 
 
+def _norm(config: PretrainedConfig) -> str:
+    """Return the kind of the blocks' normalisations."""
+    if config.rms_norm:
+        return "rms"
+    return "layer" if config.norm_shift else "layer_no_shift"
+
+
 def _position(config: PretrainedConfig) -> layers.PositionStrategy | None:
     """Return the positions of blocks without a window."""
     if config.relative_buckets:
         return layers.BucketedBias(config.relative_buckets)
+    if config.disentangled_buckets:
+        return layers.DisentangledPositions(
+            config.disentangled_buckets, config.disentangled_distance, config.norm_epsilon
+        )
     return None if config.rotary_base is None else layers.RotaryPositions(config.rotary_base)
+
+
+def _scale(config: PretrainedConfig) -> float | None:
+    """Return the factor of the logits, which in disentangled attention have three terms."""
+    if not config.disentangled_buckets:
+        return None
+    return 1 / math.sqrt(3 * config.width / config.num_heads)
 
 
 def _block_settings(config: PretrainedConfig) -> list[dict[str, Any]] | None:
@@ -117,7 +184,7 @@ def _block_settings(config: PretrainedConfig) -> list[dict[str, Any]] | None:
             settings["window"] = window
             if config.local_rotary_base is not None:
                 settings["position"] = layers.RotaryPositions(config.local_rotary_base)
-    if config.norm_first:
+    if config.norm_first and config.embedding_norm:
         found[0]["attention_norm"] = False
     return found if any(found) else None
 
@@ -141,6 +208,7 @@ def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> Subw
         found = Unigram(settings, vocabulary)
     else:
         found = WordPiece(settings, vocabulary)
+    found.prompt = config.prompt
     if found.size > config.vocabulary_size:
         raise ConfigError(
             f"`vocabulary` has {found.size} pieces. `vocabulary_size` is {config.vocabulary_size}, too few."

@@ -17,7 +17,7 @@ from keras_selfattn.models.long_rows import SPECIAL, warn_of_cut
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
-from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_settings
+from keras_selfattn.models.pretrained.pretrained_body import pooled, pretrained_body, saved_settings
 from keras_selfattn.rows.text_pairs import TextPair
 
 
@@ -66,7 +66,16 @@ class PretrainedPieces(FineTuning):
         config = self._config
         body = pretrained_body(config, tokenizer, policy, pairs=pairs, symmetric=config.symmetric)
         self.freeze(body)
-        x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
+        x = body.output  # [B, T, D]
+        x = self._hidden(x, policy) if config.hidden_first else x
+        x = pooled(x, config, policy)  # [B, D]
+        x = x if config.hidden_first else self._hidden(x, policy)
+        x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
+        return keras.Model(body.input, x)
+
+    def _hidden(self, x: Any, policy: Any) -> Any:
+        """Return the outputs of the hidden layer of the head, if it has one: of tokens, or of vectors."""
+        config = self._config
         if config.hidden_head is not None:
             x = keras.layers.Dropout(config.hidden_dropout, dtype=policy, name="hidden_dropout")(x)
             hidden = Dense(
@@ -82,5 +91,4 @@ class PretrainedPieces(FineTuning):
                 epsilon=config.norm_epsilon, center=config.norm_shift, dtype=policy, name="hidden_norm"
             )
             x = norm(x)
-        x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
-        return keras.Model(body.input, x)
+        return x

@@ -26,8 +26,8 @@ from keras_selfattn.models.pretrained_folders.family import Family
 from keras_selfattn.models.pretrained_folders.folder_head import FolderHead, read_head
 from keras_selfattn.models.pretrained_folders.model_folder import ModelFolder
 from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
-from keras_selfattn.models.pretrained_folders.sentence_settings import read_config
-from keras_selfattn.models.pretrained_folders.weights import check_size, copy_weights
+from keras_selfattn.models.pretrained_folders.sentence_settings import dense_paths, read_config
+from keras_selfattn.models.pretrained_folders.weights import check_size, copy_dense, copy_weights
 from keras_selfattn.rows.label_names import may_bear_several
 from keras_selfattn.rows.targets import NUMBERS
 from keras_selfattn.rows.text_groups import texts_of_row
@@ -68,7 +68,8 @@ class EncoderStart(ABC):
         self.encoder_config, self.tokenizer = config, tokenizer
         self._fields = config.to_dict()
         if issubclass(kind, FineTunedConfig):
-            self._fields |= {"hidden_head": None, "hidden_bias": True, "hidden_norm": False}
+            none = {"hidden_head": None, "hidden_bias": True, "hidden_norm": False, "hidden_first": False}
+            self._fields |= none
         if kind is MaskedPiecesConfig:
             span = min(MaskedPiecesConfig.training_span, config.positions)
             self._fields |= {**guessing, "training_span": span}
@@ -143,15 +144,18 @@ class EncoderStart(ABC):
             bounded: True for a model of scores in [0, 1].
         """
         rows = self._pieces_of(inputs)
-        unknown = self.tokenizer.id_in_text(self.tokenizer.settings.unknown)
+        settings = self.tokenizer.settings
         pieces, config = np.concatenate(rows), self.encoder_config
         head = self._head_in_words(targets, bounded=bounded)
         subject = "pair" if self._of_pairs(inputs) else self._kind.subject
         mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
+        unknown = ""
+        if settings.unknown is not None and not getattr(settings, "byte_fallback", False):
+            share = np.mean(pieces == self.tokenizer.id_in_text(settings.unknown))
+            unknown = f", of which {share:.2%} are unknown"
         return (
             f"Beginning with {self.path}: {self.record['kind']}, {config.num_layers} blocks of width "
-            f"{config.width}{head}; {mean} pieces a {subject}, of which "
-            f"{np.mean(pieces == unknown):.2%} are unknown."
+            f"{config.width}{head}; {mean} pieces a {subject}{unknown}."
         )
 
     def _head_in_words(self, targets: Sequence[Any], *, bounded: bool) -> str:
@@ -226,6 +230,9 @@ class PretrainedStart(EncoderStart):
         body = keras.Model(ids, core.get_layer(last).output, name=core.name)
         with self._folder.tensors() as tensors:
             copy_weights(tensors, self._family, body, self.path)
+        for place, path in enumerate(dense_paths(self._folder) if self._kind is TextEncoderConfig else ()):
+            with self._folder.tensors(path) as tensors:
+                copy_dense(tensors, core.get_layer(f"dense_{place}"), f"{self.path}/{path}")
         if found is not None and head is not None and found.target_kind.has_labels:
             order = [found.labels.index(label) for label in head.state["labels"]]
             output = core.get_layer("logits")
@@ -296,6 +303,8 @@ class PretrainedStart(EncoderStart):
 def _guessing(family: Family, config: PretrainedConfig, folder_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `MaskedPiecesConfig` that describe a family's head for hidden tokens."""
     names = family.masked_head
+    if names is None:
+        return {}
     activation = names.activation(folder_config) if callable(names.activation) else names.activation
     biased = folder_config.get(names.dense_bias, False) if names.dense_bias else True
     return {"guess_activation": activation or config.activation, "guess_bias": biased}

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_selfattn.layers.weights.settings import weights_to_come
 from keras_selfattn.models.long_rows import pieces_within, warn_of_parts
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.pretrained.pretrained_body import encoded_pieces
@@ -45,7 +46,8 @@ class PretrainedTokens(FineTuning):
         features = keras.Input((None, None), dtype="int32", name="features")
         cls, sep = map(tokenizer.id_in_text, (tokenizer.settings.cls, tokenizer.settings.sep))
         ids, places = RowParts(config.max_tokens, cls, sep, name="parts")(features)  # [S, P], [B, T]
-        x = encoded_pieces(ids, config, tokenizer, policy)  # [S, P, D]
+        with weights_to_come():
+            x = encoded_pieces(ids, config, tokenizer, policy)  # [S, P, D]
         x = FirstPieces(dtype=policy, name="first_pieces")([x, places])  # [B, T, D]
         x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
         model = keras.Model(features, x)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models import compiling
 from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.batches.rows import Rows, check_columns
@@ -21,9 +22,15 @@ from keras_selfattn.models.config import checked_config
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.long_rows import warn_of_cut
 from keras_selfattn.models.pretrained.adapted_start import encoder_start
+from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning, epochs_for, steady_optimizer
 from keras_selfattn.models.pretrained.fine_tuning_config import TextEncoderConfig
-from keras_selfattn.models.pretrained.pretrained_body import POOLINGS, pretrained_body, saved_tokenizer
+from keras_selfattn.models.pretrained.pretrained_body import (
+    WithoutPrompt,
+    pooled,
+    pretrained_body,
+    saved_tokenizer,
+)
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.pretrained.vector_head import VectorHead, check_learnable
 from keras_selfattn.models.pretrained_folders.pretrained_config import PretrainedConfig
@@ -49,10 +56,10 @@ class TextEncoder(RawModel):
 
     It reads a folder of the Hugging Face kind: `config.json`, `model.safetensors` (or its shards), the
     tokenizer, and sentence-transformers' `modules.json`, if there is one, for pooling and normalisation. The
-    families BERT (MiniLM and TinyBERT too), DistilBERT, ELECTRA, ModernBERT, MPNet, RoBERTa and XLM-RoBERTa
-    can be read, with WordPiece, byte-level byte pairs or a unigram model. No pickle is opened. The vectors
-    are those of sentence-transformers. A name in the Hugging Face hub, `owner/name` or
-    `hf://owner/name@revision`, is fetched; nothing is downloaded for a folder.
+    families BERT (MiniLM and TinyBERT too), DeBERTa-v2 and v3, DistilBERT, ELECTRA, GTE, Jina v3, ModernBERT,
+    MPNet, NomicBERT, RoBERTa and XLM-RoBERTa can be read, with WordPiece, byte-level byte pairs or a unigram
+    model. No pickle is opened. The vectors are those of sentence-transformers. A name in the Hugging Face
+    hub, `owner/name` or `hf://owner/name@revision`, is fetched; nothing is downloaded for a folder.
 
     Padding has the id 0. Where the folder pads with another id, the two change places in the vocabulary and
     in the table of tokens; the vectors are the same, and all other ids are the folder's. A padding token that
@@ -126,7 +133,7 @@ class TextEncoder(RawModel):
         super().__init__(config if begun is None else begun.config(config), **kwargs)
         self.start = begun
         self._tuning = FineTuning(self.config)
-        self._began = False
+        self._began, self._read_groups = False, False
         pieces: Any = vocabulary if begun is None else begun.vocabulary
         self.tokenizer = saved_tokenizer(self.config, pieces)
         self._assemble(VectorHead(self.config.score_loss))
@@ -274,6 +281,9 @@ class TextEncoder(RawModel):
 
     def _features(self, inputs: Sequence[str | TextGroup]) -> list[np.ndarray]:
         """Return the ids of each text, `[T]`; of groups `[T, K]`, of an empty text for a missing one."""
+        grouped = not isinstance(inputs[0], str)
+        if grouped != self._read_groups:  # traced for both, the function of `predict` would know no rank
+            self._read_groups, self.predict_function = grouped, None
         texts = self._parts(inputs)
         every = [text or "" for row in inputs for text in (*texts_of_row(row), *[None] * texts)[:texts]]
         rows, cut = self.tokenizer.rows(every)
@@ -284,8 +294,21 @@ class TextEncoder(RawModel):
 
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
-        body = pretrained_body(config, self.tokenizer, policy)
-        x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
+        body = pretrained_body(config, self.tokenizer, policy, drawn=self.start is None)
+        x = body.output  # [B, T, D]
+        if not config.pools_prompt:
+            x = WithoutPrompt(self.tokenizer.tokens_of_prompt, dtype=policy, name="without_prompt")(x)
+        x = pooled(x, config, policy)  # [B, D]
+        for place, layer in enumerate(config.dense):
+            activation = ACTIVATIONS.get(layer["activation"], layer["activation"])
+            dense = Dense(
+                layer["units"],
+                None if activation == "identity" else activation,
+                use_bias=layer["use_bias"],
+                dtype=policy,
+                name=f"dense_{place}",
+            )
+            x = dense(x)
         if config.normalized:
             x = keras.layers.UnitNormalization(dtype="float32", name="unit")(x)
         if config.truncate_dim is not None:

@@ -38,7 +38,7 @@ class WordPieces:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._unknown = tokenizer.id_in_text(tokenizer.settings.unknown)
+        self._unknown = tokenizer.unknown_id
 
     @property
     def vocabulary(self) -> list[str]:

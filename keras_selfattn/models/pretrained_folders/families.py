@@ -9,6 +9,8 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import is_count
+from keras_selfattn.models.pretrained_folders.deberta import DEBERTA
+from keras_selfattn.models.pretrained_folders.eurobert import EUROBERT
 from keras_selfattn.models.pretrained_folders.family import (
     Family,
     FamilyHead,
@@ -17,6 +19,7 @@ from keras_selfattn.models.pretrained_folders.family import (
 )
 from keras_selfattn.models.pretrained_folders.folder_fields import NO_EFFECT, READ, REFUSED, among, field_row
 from keras_selfattn.models.pretrained_folders.modernbert import MODERNBERT
+from keras_selfattn.models.pretrained_folders.rotary_families import GTE, JINA_V3, NOMIC_BERT
 from keras_selfattn.models.subwords import tokenizer_class
 
 # Model types of encoders with decoders, and ends of the names of their classes.
@@ -199,7 +202,7 @@ _MPNET_BLOCK = {
     "value": "encoder.layer.{}.attention.attn.v",
     "output": "encoder.layer.{}.attention.attn.o",
     "attention_norm": "encoder.layer.{}.attention.LayerNorm",
-    "relative_bias": "encoder.relative_attention_bias",
+    "relative_bias": "encoder.relative_attention_bias.weight",
 }
 _TYPELESS_EMBEDDING = {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"}
 _ROBERTA_HEAD = FamilyHead("classifier.dense", "classifier.out_proj", "tanh")
@@ -314,6 +317,10 @@ MPNET = Family(
     positions_follow_padding=True,
 )
 FAMILIES = {
-    family.name: family for family in (BERT, ELECTRA, DISTILBERT, ROBERTA, XLM_ROBERTA, MPNET, MODERNBERT)
+    family.name: family
+    for family in (
+        *(BERT, DEBERTA, ELECTRA, DISTILBERT, ROBERTA, XLM_ROBERTA, MPNET),
+        *(EUROBERT, GTE, JINA_V3, MODERNBERT, NOMIC_BERT),
+    )
 }
 """All families, by their `model_type`: one more is one more here, and nothing else."""

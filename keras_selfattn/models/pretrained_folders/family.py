@@ -87,15 +87,20 @@ class Family:
         embedding: names of the weights before the blocks, by ours: "tokens", "positions", "types", "norm" and
             "projection"; those of layers stand for `.weight` and `.bias`.
         block: names of the layers of a block, with `{}` for its number, by ours: "query", "key" and "value",
-            or "query_key_value", which holds them in this order; "output", "attention_norm"; "hidden", or
-            "hidden_and_gate", which holds both; "feed_forward_output" and "feed_forward_norm"; and
-            "relative_bias", of a table that all blocks share there.
+            or "query_key_value", which holds them in this order; "output", "attention_norm"; "hidden", and
+            "gate" if there is one, or "hidden_and_gate" or "gate_and_hidden", which holds both in this order;
+            "feed_forward_output" and "feed_forward_norm". Whole names of weights that all blocks share there,
+            by those of a position: "relative_bias", "relative_embeddings", "relative_gain" and
+            "relative_shift".
         head: of its classifiers of texts.
-        masked_head: names of the head for hidden tokens.
+        masked_head: names of the head for hidden tokens; None for one that is not read.
         last_norm: name of the normalisation after the blocks, if there is one.
         prefix: what stands before the names in models with a head; `name` and a dot by default.
         padding_id: the id of padding in the folder.
         padding_is_fixed: True if `config.json` can name no other id of padding.
+        unbiased: names in `block` of layers that have no bias there, where others have: ours is 0, and
+            training can change it.
+        unused: names of weights that its folders may hold, and that it does not use.
         positions_follow_padding: True if padding has the row `padding_id` in the table of positions, and the
             first token the one after it; False if the first token has the first row.
     """
@@ -108,12 +113,14 @@ class Family:
     embedding: Mapping[str, str]
     block: Mapping[str, str]
     head: FamilyHead
-    masked_head: MaskedHeadNames
+    masked_head: MaskedHeadNames | None
     last_norm: str = ""
     prefix: str = ""
     padding_id: int = 0
     padding_is_fixed: bool = False
     positions_follow_padding: bool = False
+    unused: Sequence[str] = ()
+    unbiased: Sequence[str] = ()
 
     @property
     def skipped_positions(self) -> int:

@@ -124,7 +124,9 @@ _OF_ALL_FAMILIES = (
     ),
     field_row(READ, "tokenizer_class", "if `tokenizer_config.json` names no class"),
     field_row(READ, "tie_word_embeddings", "false: the head for hidden tokens is learned anew"),
-    field_row(REFUSED, "is_decoder add_cross_attention is_encoder_decoder", "only encoders can be read"),
+    field_row(
+        REFUSED, "is_decoder add_cross_attention is_encoder_decoder is_causal", "only encoders can be read"
+    ),
     field_row(REFUSED, "quantization_config", "the weights must be floating-point numbers"),
     field_row(REFUSED, "auto_map", "the model is computed by code of its own, in the folder or elsewhere"),
     field_row(REFUSED, "pruned_heads", "all blocks must have the same number of heads"),
@@ -205,6 +207,11 @@ _TOKENIZER_CONFIG = FileFields(
         ),
         field_row(REFUSED, "auto_map", "the tokenizer is code of its own"),
         field_row(
+            READ,
+            "split_by_punct",
+            "of DeBERTa-v2; with `spm.model` alone it and `do_lower_case` must be false",
+        ),
+        field_row(
             REFUSED,
             "do_basic_tokenize never_split",
             "with `vocab.txt` alone; `tokenizer.json` does not need them",
@@ -219,7 +226,7 @@ _TOKENIZER_CONFIG = FileFields(
             "wordpieces_prefix trim_offsets errors legacy from_slow use_fast add_bos_token add_eos_token "
             "return_token_type_ids name_or_path tokenizer_file full_tokenizer_file special_tokens_map_file "
             "vocab_file merges_file processor_class backend is_local local_files_only files_loaded verbose "
-            "model_input_names init_inputs "
+            "model_input_names init_inputs vocab_type sp_model_kwargs unk_id "
             "clean_up_tokenization_spaces chat_template _commit_hash transformers_version "
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
             "notes, and settings that transformers 5 does not read here",
@@ -255,7 +262,9 @@ MODULES = FileFields(
     "modules.json",
     (
         field_row(
-            READ, "type path", "Transformer, Pooling, then any of Normalize and Dropout; others are refused"
+            READ,
+            "type path",
+            "Transformer, Pooling, then any of Dense, then any of Normalize, and Dropout; others are refused",
         ),
         field_row(REFUSED, "kwargs", "a module's own arguments are not read"),
         field_row(NO_EFFECT, "idx name", "the order is that of the list"),
@@ -305,7 +314,7 @@ _HARMLESS = frozenset({"trust_remote_code", "attn_implementation", "dtype", "tor
 _SENTENCE_TRANSFORMERS = FileFields(
     "config_sentence_transformers.json",
     (
-        field_row(READ, "prompts default_prompt_name", "a default prompt that is not empty is refused"),
+        field_row(READ, "prompts default_prompt_name", "the default prompt is put before each text"),
         field_row(READ, "truncate_dim", "features that are kept of a vector, after Normalize"),
         field_row(READ, "activation_fn", "the function after the output layer of a cross-encoder"),
         field_row(
@@ -327,7 +336,9 @@ _SENTENCE_TRANSFORMERS = FileFields(
 _POOLING = FileFields(
     "config.json of Pooling",
     (
-        field_row(READ, "pooling_mode", '"mean", "cls" or "max"'),
+        field_row(
+            READ, "pooling_mode", '"mean", "cls" or "max", or a list of them, side by side in its order'
+        ),
         field_row(
             READ,
             "pooling_mode_mean_tokens pooling_mode_cls_token pooling_mode_max_tokens",
@@ -339,8 +350,9 @@ _POOLING = FileFields(
             "refused if true",
         ),
         field_row(
-            NO_EFFECT, "include_prompt embedding_dimension word_embedding_dimension", "there is no prompt"
+            READ, "include_prompt", "false: the tokens of a default prompt, and the first one, are left out"
         ),
+        field_row(NO_EFFECT, "embedding_dimension word_embedding_dimension", "the width of the encoder"),
     ),
 )
 _NORMALIZE = FileFields(
@@ -355,10 +367,30 @@ _NORMALIZE = FileFields(
     ),
     "warned",
 )
+_DENSE = FileFields(
+    "config.json of Dense",
+    (
+        field_row(READ, "in_features out_features bias", "its size"),
+        field_row(READ, "activation_function", "PyTorch's Tanh (also of none), Identity, GELU, ReLU or SiLU"),
+        field_row(
+            REFUSED,
+            "module_input_name module_output_name",
+            "it must change the vector of a text",
+            among("sentence_embedding", None),
+        ),
+        field_row(REFUSED, "use_residual", "it must be false"),
+    ),
+    "warned",
+)
 _DROPOUT = FileFields(
     "config.json of Dropout", (field_row(NO_EFFECT, "dropout", "acts in training alone"),), "warned"
 )
-MODULE_FILES: Mapping[str, FileFields] = {"Pooling": _POOLING, "Normalize": _NORMALIZE, "Dropout": _DROPOUT}
+MODULE_FILES: Mapping[str, FileFields] = {
+    "Pooling": _POOLING,
+    "Dense": _DENSE,
+    "Normalize": _NORMALIZE,
+    "Dropout": _DROPOUT,
+}
 """Fields of the config of each module, by its kind."""
 FILES: tuple[FileFields, ...] = (_TOKENIZER_CONFIG, _TOKENIZER, _SPECIAL_MAP, _SENTENCE_TRANSFORMERS)
 """Files that have one name."""

@@ -22,6 +22,7 @@ from keras_selfattn.files.folder_kinds import A_FOLDER
 from keras_selfattn.files.hub_folders import CONVERSION, INDEX, PICKLES, WEIGHTS, HubFolder, located
 from keras_selfattn.files.hub_names import near
 
+_OF_MODULES = "sentence_transformers.SentenceTransformer(FOLDER).save(NEW)"
 _OTHER_WEIGHTS = {"ONNX": ".onnx", "OpenVINO": "openvino_model.xml", "TensorFlow": ".h5", "GGUF": ".gguf"}
 
 
@@ -72,8 +73,8 @@ class ModelFolder:
             raise ConfigError(f"{self.path / 'modules.json'} must hold a list of JSON objects.")
         return found
 
-    def tensors(self) -> "Tensors":
-        """Return the tensors of all safetensors files.
+    def tensors(self, module: str = "") -> "Tensors":
+        """Return the tensors of all safetensors files, or of those in a module's subfolder.
 
         Raises:
             RunError: if there are none, a shard is missing, or a file is broken; and as
@@ -81,8 +82,8 @@ class ModelFolder:
         """
         if isinstance(self._place, HubFolder):
             self._place.fetch_weights()
-        files = [self.path / WEIGHTS]
-        if (self.path / INDEX).is_file():
+        files = [self.path / module / WEIGHTS]
+        if not module and (self.path / INDEX).is_file():
             shards = self.json(INDEX).get("weight_map")
             names: list[Any] = list(shards.values()) if isinstance(shards, dict) else [None]
             if not all(isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) for name in names):
@@ -90,12 +91,17 @@ class ModelFolder:
                     f"{self.path / INDEX} must name a file of the folder for each tensor, in `weight_map`."
                 )
             files = [self.path / name for name in sorted(set(names))]
-        missing = [file.name for file in files if not file.is_file()]
+        missing = [str(file.relative_to(self.path)) for file in files if not file.is_file()]
         if missing:
-            raise RunError(f"{self.path} lacks {', '.join(missing)}. {self._advice()}")
+            raise RunError(f"{self.path} lacks {', '.join(missing)}. {self._advice(module)}")
         return Tensors(files)
 
-    def _advice(self) -> str:
+    def _advice(self, module: str) -> str:
+        if module and any((self.path / module / name).is_file() for name in PICKLES):
+            return (
+                "The weights of this module are a pickle, which is never opened here, because it can run "
+                f"code. Convert the folder, where you trust it: `{_OF_MODULES}`."
+            )
         if any((self.path / name).is_file() for name in PICKLES):
             return (
                 "Its weights are a pickle, which is never opened here, because it can run code. Convert it, "

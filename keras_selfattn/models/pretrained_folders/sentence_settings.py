@@ -25,13 +25,24 @@ from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.user_warnings import warn_user
 
 # Names of a pooling: the older flags, and the newer value of `pooling_mode`.
+# The order is that of their vectors.
 _FLAGS = {
-    "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "first",
     "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
 }
 _MODES = {"mean": "mean", "cls": "first", "max": "max"}
-_AFTER_POOLING = ("Normalize", "Dropout")
+# The modules after the pooling, but for Dropout, in the order in which they can be read.
+_AFTER_POOLING = re.compile("(Dense )*(Normalize )*")
+_PYTORCH = {
+    **{
+        f"torch.nn.{place}{name}": name.lower()
+        for name in ("Tanh", "GELU", "ReLU", "SiLU")
+        for place in ("modules.activation.", "")
+    },
+    **dict.fromkeys(("torch.nn.modules.linear.Identity", "torch.nn.Identity"), "identity"),
+}
+_OWN = "sentence_transformers."
 _ADAPTER = "adapter_config.json"
 _SUBFOLDER = r"\w[\w.-]*"
 # sentence-transformers reads the first of these that exists.
@@ -59,19 +70,24 @@ def read_config(
     """
     family = family_of(folder.config, str(folder.path))
     _check_fields(folder, family, vectors=vectors)
-    settings = {**family.settings(folder.config), **_modules(folder)}
+    settings = {**family.settings(folder.config), **_modules(folder, vectors=vectors)}
     settings["padding_position"] = family.positions_follow_padding
     try:
         config = PretrainedConfig(**{**settings, "max_tokens": 1})
     except ConfigError as error:
         raise ConfigError(f"{folder.path / 'config.json'} cannot be used: {error}") from error
     if vectors:
-        config = dataclasses.replace(config, truncate_dim=_truncate_dim(folder, config.width))
+        _check_dense(folder, config)
+        config = dataclasses.replace(config, truncate_dim=_truncate_dim(folder, config.vector_width))
     config = dataclasses.replace(config, max_tokens=_max_tokens(folder, config.positions))
-    folds = bool(_sentence(folder)[1].get("do_lower_case"))
+    folds = bool(_used(folder)[1].get("do_lower_case"))
     tokenizer, padding = read_tokenizer(folder, family, config.max_tokens, lowercase=folds)
     family = dataclasses.replace(family, padding_id=padding)
-    _check_tokenizer(folder, config, tokenizer)
+    if tokenizer.size > config.vocabulary_size:
+        raise ConfigError(
+            f"The tokenizer of {folder.path} has {tokenizer.size} pieces, the model vectors for "
+            f"{config.vocabulary_size} (vocab_size in config.json). They are not of one model."
+        )
     return family, dataclasses.replace(config, pieces=tokenizer.settings.to_dict()), tokenizer
 
 
@@ -96,8 +112,14 @@ def _check_fields(folder: ModelFolder, family: Family, *, vectors: bool) -> None
     if unknown:
         warn_user(
             f"{folder.path} has fields that are not known here, and without effect: {', '.join(unknown)}. "
-            "transformers' own classes do not read them, other software may."
+            "transformers and sentence-transformers do not read them, other software may."
         )
+
+
+def _used(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
+    """Return the same as `_sentence`, which sentence-transformers reads beside `modules.json` alone."""
+    name, found = _sentence(folder)
+    return name, found if folder.modules() else {}
 
 
 def _sentence(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
@@ -108,7 +130,7 @@ def _sentence(folder: ModelFolder) -> tuple[str, dict[str, Any]]:
 
 def _truncate_dim(folder: ModelFolder, width: int) -> int | None:
     """Return the features to which vectors of `width` are cut; None if all are kept."""
-    found = folder.json(_SENTENCE_TRANSFORMERS).get("truncate_dim")
+    found = folder.json(_SENTENCE_TRANSFORMERS).get("truncate_dim") if folder.modules() else None
     try:
         if found is not None:
             check_count("truncate_dim", found)
@@ -119,7 +141,7 @@ def _truncate_dim(folder: ModelFolder, width: int) -> int | None:
 
 def _max_tokens(folder: ModelFolder, positions: int) -> int:
     """Return the tokens at which texts are cut, `positions` at most."""
-    name, sentence = _sentence(folder)
+    name, sentence = _used(folder)
     config = folder.json(_TOKENIZER)
     fields = [(name, "max_seq_length", sentence)]
     fields += [(_TOKENIZER, field, config) for field in ("model_max_length", "max_len")]
@@ -138,48 +160,58 @@ def _max_tokens(folder: ModelFolder, positions: int) -> int:
     return int(most)
 
 
-def _check_tokenizer(folder: ModelFolder, config: PretrainedConfig, tokenizer: SubwordTokenizer) -> None:
-    """Raise ConfigError for a tokenizer that does not fit the model, and for changes to texts before it."""
-    if tokenizer.size > config.vocabulary_size:
-        raise ConfigError(
-            f"The tokenizer of {folder.path} has {tokenizer.size} pieces, the model vectors for "
-            f"{config.vocabulary_size} (vocab_size in config.json). They are not of one model."
-        )
-    _check_prompt(folder)
-
-
-def _check_prompt(folder: ModelFolder) -> None:
-    """Raise ConfigError for a prompt that is put before each text, and is not empty."""
-    found = folder.json(_SENTENCE_TRANSFORMERS)
+def _prompt(folder: ModelFolder) -> str:
+    """Return the prompt that is put before each text; "" for none."""
+    found = folder.json(_SENTENCE_TRANSFORMERS) if folder.modules() else {}
     name, prompts = found.get("default_prompt_name"), found.get("prompts") or {}
     if name is None or (name in _EMPTY and isinstance(prompts, dict) and not prompts.get(name)):
-        return
-    prompt = prompts.get(name) if isinstance(prompts, dict) else None
-    if prompt == "":
-        return
-    raise ConfigError(
-        f"{folder.path} puts the prompt {name!r}, {prompt!r}, before each text (default_prompt_name in "
-        f"{_SENTENCE_TRANSFORMERS}). This cannot be read."
-    )
+        return ""
+    prompt = prompts.get(name, 0) if isinstance(prompts, dict) else 0
+    if prompt is None:  # as good as none in sentence-transformers
+        return ""
+    if not isinstance(prompt, str):
+        raise ConfigError(
+            f"{folder.path / _SENTENCE_TRANSFORMERS}: default_prompt_name is {name!r}, and `prompts` has no "
+            f"text of that name: {prompts!r}."
+        )
+    return prompt
 
 
-def _modules(folder: ModelFolder) -> dict[str, Any]:
-    """Return pooling and normalisation."""
-    modules = folder.modules()
-    kinds = _kinds(folder)
-    fits = kinds[:2] == ["Transformer", "Pooling"][: len(kinds)] and set(kinds[2:]) <= {*_AFTER_POOLING}
+def _modules(folder: ModelFolder, *, vectors: bool) -> dict[str, Any]:
+    """Return pooling and normalisation; where vectors are wanted, also what else makes them of a text."""
+    modules, kinds = folder.modules(), _kinds(folder)
+    after = "".join(f"{kind} " for kind in kinds[2:] if kind != "Dropout")
+    fits = kinds[:2] == ["Transformer", "Pooling"][: len(kinds)] and _AFTER_POOLING.fullmatch(after)
     if not fits or (modules and modules[0].get("path", "") != ""):
         paths = [f"{kind} at {each.get('path', '')!r}" for kind, each in zip(kinds, modules, strict=True)]
         raise ConfigError(
             f"The modules of {folder.path} are {', '.join(paths)}. Only Transformer, Pooling, then any of "
-            f"{' and '.join(_AFTER_POOLING)} can be read, in this order, the first at ''."
+            "Dense, any of Normalize, and Dropout can be read, in this order, the first at '', all of them "
+            "sentence-transformers' own."
         )
-    pooling = _pooling(folder, modules[1].get("path")) if len(modules) > 1 else "mean"
-    return {"pooling": pooling, "normalized": "Normalize" in kinds}
+    pooling = _module_settings(folder, "pooling", modules[1].get("path")) if len(modules) > 1 else ("", {})
+    first, *further = _poolings(folder, *pooling)
+    found = {"pooling": first, "normalized": "Normalize" in kinds}
+    if not vectors:
+        return found
+    prompt, included = _prompt(folder), pooling[1].get("include_prompt", True)
+    if not isinstance(included, bool):
+        raise ConfigError(
+            f"{folder.path / pooling[0]}: `include_prompt` must be true or false. Received {included!r}."
+        )
+    return {
+        **found,
+        "further_poolings": further,
+        "dense": [_dense(folder, *_module_settings(folder, "layer", path)) for path in dense_paths(folder)],
+        "prompt": prompt,
+        "pools_prompt": not prompt or included,
+    }
 
 
 def _kinds(folder: ModelFolder) -> list[str]:
-    return [str(each.get("type", "")).rpartition(".")[2] for each in folder.modules()]
+    """Return the kind of each module; of one that is not sentence-transformers' own the whole name."""
+    types = [str(each.get("type", "")) for each in folder.modules()]
+    return [each.rpartition(".")[2] if each.startswith(_OWN) else each for each in types]
 
 
 def _module_files(folder: ModelFolder) -> list[tuple[str, str]]:
@@ -192,25 +224,61 @@ def _module_files(folder: ModelFolder) -> list[tuple[str, str]]:
     ]
 
 
-def _pooling(folder: ModelFolder, path: Any) -> str:
-    """Return the pooling that the config in a folder's subfolder names."""
+def dense_paths(folder: ModelFolder) -> list[Any]:
+    """Return the subfolders of the layers after a folder's pooling, in their order."""
+    both = zip(folder.modules(), _kinds(folder), strict=True)
+    return [module.get("path") for module, kind in both if kind == "Dense"]
+
+
+def _module_settings(folder: ModelFolder, what: str, path: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name and the content of the config of a module in a folder's subfolder."""
     if not (isinstance(path, str) and re.fullmatch(_SUBFOLDER, path)):
-        raise ConfigError(f"The pooling of {folder.path} must be in a subfolder. Its path is {path!r}.")
+        raise ConfigError(f"The {what} of {folder.path} must be in a subfolder. Its path is {path!r}.")
     name = f"{path}/config.json"
     if not (folder.path / name).is_file():
         raise RunError(f"{folder.path} lacks {name}, which modules.json names. Fetch the folder again.")
-    settings = folder.json(name)
+    return name, folder.json(name)
+
+
+def _poolings(folder: ModelFolder, name: str, settings: dict[str, Any]) -> list[str]:
+    """Return the poolings that a module's config names, in the order of their vectors; one at least."""
     mode = settings.get("pooling_mode")
     if mode is None:  # the older flags, which it replaces
         flags = {name: value for name, value in settings.items() if name.startswith("pooling_mode_")}
         modes: list[Any] = [flag for flag, value in flags.items() if value is not False]
+        modes.sort(key=list(_FLAGS).index if set(modes) <= set(_FLAGS) else None)
         known = [_FLAGS.get(flag) if flags[flag] is True else None for flag in modes]
     else:
         modes = mode if isinstance(mode, list) else [mode]
         known = [_MODES.get(each) if isinstance(each, str) else None for each in modes]
-    if len(known) > 1 or None in known or (mode is not None and not known):
+    if None in known or (mode is not None and not known):
         raise ConfigError(
-            f"The pooling of {folder.path} is {', '.join(map(str, modes))} in {name}. One of "
-            f"{', '.join(_MODES)} can be read."
+            f"The pooling of {folder.path} is {', '.join(map(str, modes)) or 'empty'} in {name}. One or "
+            f"several of {', '.join(_MODES)} can be read."
         )
-    return str(known[0]) if known else "mean"
+    return [str(each) for each in known] or ["mean"]
+
+
+def _dense(folder: ModelFolder, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of `PretrainedConfig.dense`; its activation is tanh where the file names none."""
+    named = settings.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if named not in _PYTORCH:
+        raise ConfigError(
+            f"{folder.path / name}: `activation_function` is {named!r}. Those that can be read are "
+            f"{', '.join(_PYTORCH)}."
+        )
+    units, bias = settings.get("out_features"), settings.get("bias", True)
+    return {"units": units, "activation": _PYTORCH[named], "use_bias": bias}
+
+
+def _check_dense(folder: ModelFolder, config: PretrainedConfig) -> None:
+    """Raise ConfigError for a layer after the pooling whose inputs are not as wide as what is before it."""
+    width = dataclasses.replace(config, dense=[]).vector_width
+    for path, layer in zip(dense_paths(folder), config.dense, strict=True):
+        name, settings = _module_settings(folder, "layer", path)
+        if settings.get("in_features") != width:
+            raise ConfigError(
+                f"{folder.path / name}: `in_features` is {settings.get('in_features')!r}, and the vectors "
+                f"before it have {width} features."
+            )
+        width = layer["units"]

@@ -3,6 +3,8 @@
 Needs the extras `backends` and `bench`; elsewhere these tests are skipped.
 """
 
+import copy
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,8 +25,11 @@ PADDED_BY_1 = {**SIZES, "max_position_embeddings": 514}
 # Windows of two tokens on either side in two blocks of three.
 MODERNBERT = {**SIZES, "num_hidden_layers": 5, "max_position_embeddings": 8192, "local_attention": 4}
 MODERNBERT |= {"pad_token_id": 1, "cls_token_id": 0, "bos_token_id": 0, "sep_token_id": 2, "eos_token_id": 2}
-PADDING_BY_1 = ("roberta", "xlm-roberta", "mpnet", "modernbert")
+PADDING_BY_1 = ("roberta", "xlm-roberta", "mpnet", "modernbert", "gte", "jina_embeddings_v3")
 DISTILBERT = {"dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 40, "vocab_size": len(PIECES)}
+DEBERTA = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+DEBERTA |= {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 8}
+DEBERTA |= {"max_relative_positions": 40}
 CONFIGS = {
     "bert": lambda: transformers.BertConfig(**SIZES),
     "bert, GELU by tanh": lambda: transformers.BertConfig(**SIZES, hidden_act="gelu_new"),
@@ -36,7 +41,17 @@ CONFIGS = {
     ),
     "mpnet": lambda: transformers.MPNetConfig(**PADDED_BY_1, layer_norm_eps=1e-5),
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
+    # Of 20 tokens some have a bucket of their own, of 512 most share the last one.
+    "deberta-v2": lambda: transformers.DebertaV2Config(**SIZES, **DEBERTA),
+    "deberta-v2, of version 3": lambda: transformers.DebertaV2Config(
+        **SIZES, **{**DEBERTA, "position_buckets": 256, "max_relative_positions": -1}
+    ),
     "modernbert": lambda: transformers.ModernBertConfig(**MODERNBERT),
+    "nomic_bert": lambda: transformers.NomicBertConfig(**SIZES),
+    "eurobert": lambda: transformers.EuroBertConfig(**SIZES, num_key_value_heads=2, pad_token_id=0),
+    "gte": lambda: transformers.GteConfig(**SIZES),
+    "gte, without types": lambda: transformers.GteConfig(**SIZES, type_vocab_size=0),
+    "jina_embeddings_v3": lambda: transformers.JinaEmbeddingsV3Config(**SIZES),
     "modernbert, odd window, with biases": lambda: transformers.ModernBertConfig(
         **{**MODERNBERT, "local_attention": 5},
         norm_bias=True,
@@ -50,13 +65,13 @@ CONFIGS = {
 }
 
 
-def folder_of(model, folder, tensors=None):
-    """Writes a model of `transformers`, or tensors under the names of its weights, and a tokenizer."""
+def folder_of(model, folder):
+    """Writes a model of `transformers`, and a tokenizer."""
     model.save_pretrained(folder)
     config = model.config.to_dict()
     if config["model_type"] not in PADDING_BY_1:
         config["pad_token_id"] = 0
-    found = load_file(folder / "model.safetensors") if tensors is None else tensors
+    found = load_file(folder / "model.safetensors")
     return write_folder(folder, {name: value for name, value in config.items() if value is not None}, found)
 
 
@@ -102,7 +117,7 @@ def theirs_of(model, ids, types):
     if kind in PADDING_BY_1:  # theirs pads with 1
         ids = np.select([ids == 0, ids == 1], [1, 0], ids)
     inputs = {"input_ids": torch.tensor(ids).long(), "attention_mask": torch.tensor(mask).long()}
-    if kind not in ("distilbert", "mpnet", "modernbert"):
+    if kind not in ("distilbert", "eurobert", "mpnet", "modernbert"):
         inputs["token_type_ids"] = torch.tensor(types).long()
     return model(**inputs).last_hidden_state
 
@@ -137,21 +152,30 @@ def test_gradients_are_those_of_transformers(pair, tmp_path, lengths):
     direction[ids == 0] = 0
     theirs.zero_grad()
     (theirs_of(theirs, ids, types) * torch.tensor(direction)).sum().backward()
-    gradients = {
-        name: np.zeros(weight.shape, "float32") if weight.grad is None else weight.grad.numpy().copy()
-        for name, weight in theirs.named_parameters()
-    }
-    wanted = models.TextEncoder(start=folder_of(theirs, tmp_path / "gradients", gradients)).core.weights
+    gradients = copy.deepcopy(theirs)
+    with torch.no_grad():
+        for weight, of_theirs in zip(gradients.parameters(), theirs.parameters(), strict=True):
+            weight.copy_(torch.zeros_like(weight) if of_theirs.grad is None else of_theirs.grad)
+    wanted = models.TextEncoder(start=folder_of(gradients, tmp_path / "gradients")).core.weights
     variables = [weight.value for weight in ours.core.weights]
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(ours_of(ours, ids, types) * direction)
     found = tape.gradient(total, variables)
     found = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in found]
-    tables = [place for place, weight in enumerate(wanted) if weight.path.endswith("relative_bias")]
-    # The gradient of the table that their layers share is the sum of those of our copies.
-    shared = sum(found[place] for place in tables)
-    for place, (variable, gradient, weight) in enumerate(zip(variables, found, wanted, strict=True)):
-        value = shared if place in tables else gradient
+    # The gradient of the weights that their layers share is the sum of those of our copies.
+    shared = {}
+    for gradient, weight in zip(found, wanted, strict=True):
+        if weight.name.startswith("relative_"):
+            shared[weight.name] = shared.get(weight.name, 0) + gradient
+    # Biases that GTE does not have are zeros here, which can move.
+    of_ours = (
+        ("feed_forward/hidden/bias", "feed_forward/gate/bias") if theirs.config.model_type == "gte" else ()
+    )
+    for variable, gradient, weight in zip(variables, found, wanted, strict=True):
+        if weight.path.endswith(of_ours) and of_ours:
+            assert not np.asarray(weight).any()
+            continue
+        value = shared.get(weight.name, gradient)
         largest = np.abs(weight).max()
         np.testing.assert_allclose(
             value, np.asarray(weight), atol=1e-4 * largest + 1e-6, err_msg=variable.name
@@ -254,7 +278,20 @@ def test_the_buckets_of_distances_are_those_of_mpnet():
     assert [bias.bucket(max(-128, min(128, int(each))), causal=False) for each in distances] == wanted
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet", "roberta", "xlm-roberta"])
+def test_the_buckets_of_distances_are_those_of_deberta():
+    from transformers.models.deberta_v2 import modeling_deberta_v2
+
+    distances = np.arange(-1100, 1101)
+    for buckets, far in [(256, 512), (8, 40), (32, 128), (256, 1024), (4, 5), (64, 999)]:
+        positions = layers.DisentangledPositions(buckets, far)
+        wanted = modeling_deberta_v2.make_log_bucket_position(torch.tensor(distances), buckets, far)
+        wanted = torch.clamp(wanted, -buckets, buckets).long().tolist()
+        assert [positions.bucket(int(each)) for each in distances] == wanted
+
+
+@pytest.mark.parametrize(
+    "name", ["bert", "deberta-v2", "distilbert", "eurobert", "gte", "mpnet", "nomic_bert", "roberta"]
+)
 def test_labels_of_tokens_are_those_of_transformers(name, tmp_path):
     """The logits of their model for labelled tokens at each first piece, with the words split beforehand."""
     theirs = random_model(name, transformers.AutoModelForTokenClassification, num_labels=4)
@@ -297,6 +334,11 @@ def with_special_tokens(tokenizer):
 
 FAMILIES = [
     "bert",
+    "eurobert",
+    "gte",
+    "jina_embeddings_v3",
+    "nomic_bert",
+    "deberta-v2",
     "electra",
     "electra, narrow",
     "distilbert",
@@ -366,7 +408,7 @@ def test_probabilities_of_pairs_are_those_of_transformers(tmp_path, name):
     pairs = [("a good film.", "badly the films"), ("", "good"), ("zebra bad", ""), ("the film " * 4, "a.")]
     inputs = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
     taken = [each for each in ("input_ids", "attention_mask", "token_type_ids") if each in inputs]
-    if theirs.config.model_type not in ("bert", "electra"):  # no types, or one
+    if theirs.config.model_type not in ("bert", "electra", "nomic_bert"):  # no types, or one
         taken = taken[:2]
     with torch.no_grad():
         logits = theirs(**{each: inputs[each] for each in taken}).logits
@@ -376,6 +418,7 @@ def test_probabilities_of_pairs_are_those_of_transformers(tmp_path, name):
 
 GUESSERS = {"bert": "bert", "electra, narrow": "electra generator", "roberta": "roberta", "mpnet": "mpnet"}
 GUESSERS |= {"distilbert": "distilbert", "modernbert": "modernbert", "xlm-roberta": "xlm-roberta"}
+GUESSERS |= dict(zip(*[["deberta-v2", "gte", "jina_embeddings_v3", "nomic_bert"]] * 2, strict=True))
 GUESSERS |= {"modernbert, odd window, with biases": "modernbert with biases"}
 
 

@@ -1,11 +1,15 @@
 """Pretrained encoders from folders: their hidden states, vectors, files and errors."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from pretrained_folders import (
     BERT,
+    DEBERTA,
     DISTILBERT,
     ELECTRA,
     MODERNBERT,
@@ -28,9 +32,17 @@ from safetensors.numpy import save_file
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.layers.weights.settings import weights_to_come
 
 TEXTS = ["a good film .", "bad", "", "the films badly"]
 ROWS = [[2, 5, 6, 8, 11, 3], [2, 7, 3], [2, 3], [2, 12, 8, 9, 7, 10, 3]]
+
+
+POOLED = [
+    {"type": "sentence_transformers.models.Transformer", "path": ""},
+    {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+]
+OF_MODULES = {"modules__json": POOLED, "1_Pooling/config__json": {}}
 
 
 def states(model, ids, types=None):
@@ -61,7 +73,7 @@ def in_ours(config, rows):
     return [[places.get(each, each) for each in row] for row in rows]
 
 
-FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, XLM_ROBERTA, MPNET, MODERNBERT]
+FAMILIES = [BERT, DEBERTA, ELECTRA, DISTILBERT, ROBERTA, XLM_ROBERTA, MPNET, MODERNBERT]
 
 
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
@@ -229,6 +241,178 @@ def test_vectors_are_pooled_as_the_folder_says(tmp_path, modules, pooling, norma
         np.testing.assert_allclose(vector, expected(hidden_states(BERT, tensors, row)), atol=2e-5)
 
 
+def write_dense(folder, tensors, prompt=None, **settings):
+    """A folder with two poolings, a layer after them, a normalisation, and a prompt if it is given."""
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in LAYERED]
+    pooling = {"pooling_mode": ["mean", "cls"], "include_prompt": False}
+    of_layer = {"in_features": 16, "out_features": 5, "bias": True, **settings}
+    of_layer.setdefault("activation_function", "torch.nn.modules.activation.Tanh")
+    named = {} if prompt is None else {"prompts": {"a": prompt}, "default_prompt_name": "a"}
+    files = {"modules__json": modules, "1_Pooling/config__json": pooling, "2_Dense/config__json": of_layer}
+    write_folder(folder, BERT, tensors, **files, config_sentence_transformers__json=named)
+    random = np.random.default_rng(4)
+    layer = {"linear.weight": random.normal(size=(5, 16)), "linear.bias": random.normal(size=5)}
+    layer = {name: value.astype(np.float32) for name, value in layer.items()}
+    save_file(layer, folder / "2_Dense" / "model.safetensors")
+    return layer
+
+
+LAYERED = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"), ("Normalize", "3_Normalize")]
+
+
+def test_vectors_pass_the_layers_after_the_poolings(tmp_path):
+    tensors = weights_of(BERT)
+    layer = write_dense(tmp_path / "m", tensors)
+    model = models.TextEncoder(start=tmp_path / "m")
+    assert (model.config.pooling, model.config.further_poolings) == ("mean", ["first"])
+    found = model.predict(TEXTS, verbose=0)
+    for row, vector in zip(ROWS, found, strict=True):
+        states = hidden_states(BERT, tensors, row)
+        x = np.concatenate([states.mean(axis=0), states[0]])
+        x = np.tanh(layer["linear.weight"].astype(np.float64) @ x + layer["linear.bias"])
+        np.testing.assert_allclose(vector, x / np.linalg.norm(x), atol=2e-5)
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_array_equal(models.load(tmp_path / "m.keras").predict(TEXTS, verbose=0), found)
+
+
+def test_a_prompt_is_read_before_each_text_and_left_out_by_the_pooling(tmp_path):
+    tensors = weights_of(BERT)
+    layer = write_dense(tmp_path / "m", tensors, prompt="the bad ")
+    model = models.TextEncoder(start=tmp_path / "m")
+    prompt = [PIECES.index("the"), PIECES.index("bad")]
+    found = model.predict(TEXTS, verbose=0)
+    for row, vector in zip(ROWS, found, strict=True):
+        read = [row[0], *prompt, *row[1:]][:16]
+        read[-1] = row[-1]
+        states = hidden_states(BERT, tensors, read)[3:]
+        x = np.concatenate([states.mean(axis=0), states[0]])
+        x = np.tanh(layer["linear.weight"].astype(np.float64) @ x + layer["linear.bias"])
+        np.testing.assert_allclose(vector, x / np.linalg.norm(x), atol=2e-5)
+    np.testing.assert_allclose(np.asarray(model(tf.constant(TEXTS))), found, atol=1e-6)
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_array_equal(models.load(tmp_path / "m.keras").predict(TEXTS, verbose=0), found)
+
+
+def test_files_of_sentence_transformers_count_beside_its_modules_alone(tmp_path):
+    """As in sentence-transformers, which makes modules of its own where a folder names none."""
+    files = {
+        "sentence_bert_config__json": {"max_seq_length": 5, "do_lower_case": True},
+        "config_sentence_transformers__json": {
+            "default_prompt_name": "a",
+            "prompts": {"a": "the bad "},
+            "truncate_dim": 3,
+        },
+    }
+    found = models.TextEncoder(start=write_folder(tmp_path / "m", **files)).config
+    assert (found.max_tokens, found.prompt, found.truncate_dim) == (16, "", None)
+    found = models.TextEncoder(start=write_folder(tmp_path / "n", **files, **OF_MODULES)).config
+    assert (found.max_tokens, found.prompt, found.truncate_dim) == (5, "the bad ", 3)
+
+
+def test_texts_and_groups_are_predicted_one_after_the_other(tmp_path):
+    model = models.TextEncoder(start=write_folder(tmp_path / "m"))
+    texts, groups = ["good", "a film", "bad"], [("good", "a film"), ("bad", "")]
+    for _ in range(2):
+        alone, together = model.predict(texts, verbose=0), model.predict(groups, verbose=0)
+        np.testing.assert_allclose(together[0], alone[:2], atol=1e-6)
+        np.testing.assert_allclose(together[1, 0], alone[2], atol=1e-6)
+
+
+def test_a_training_begins_with_the_first_pooling_alone(tmp_path):
+    """Layers after it, and the prompt, are of the vectors that the folder was made for."""
+    write_dense(tmp_path / "m", weights_of(BERT), prompt="the bad ")
+    model = models.TextClassifier(start=tmp_path / "m")
+    assert (model.config.pooling, model.config.further_poolings, model.config.dense) == ("mean", [], [])
+    assert model.config.prompt == ""
+
+
+def test_the_layers_after_the_poolings_are_trained(tmp_path):
+    write_dense(tmp_path / "m", weights_of(BERT))
+    model = models.TextEncoder(start=tmp_path / "m")
+    before = model.core.get_layer("dense_0").get_weights()
+    model.compile()
+    model.fit([("a good film", "the film"), ("bad", "a good film")], [1.0, 0.0], epochs=1, verbose=0)
+    after = model.core.get_layer("dense_0").get_weights()
+    assert all(np.abs(one - two).max() > 0 for one, two in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"in_features": 8}, "`in_features` is 8, and the vectors before it have 16 features"),
+        ({"out_features": 0}, "`units` must be a positive integer"),
+        ({"out_features": 6}, "The tensors of .*2_Dense are .* needs"),
+        ({"bias": "yes"}, "`use_bias` must be"),
+        ({"activation_function": "mine.Softer"}, "`activation_function` is 'mine.Softer'. Those that can be"),
+        ({"use_residual": True}, "`use_residual` is True. This cannot be read"),
+        ({"module_input_name": "token_embeddings"}, "`module_input_name` is 'token_embeddings'"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_a_layer_after_the_poolings_that_does_not_fit_is_refused(tmp_path, settings, message):
+    write_dense(tmp_path / "m", weights_of(BERT), **settings)
+    with pytest.raises(ConfigError, match=message):
+        models.TextEncoder(start=tmp_path / "m")
+
+
+def test_a_layer_without_safetensors_is_told_with_the_way_out(tmp_path):
+    write_dense(tmp_path / "m", weights_of(BERT))
+    (tmp_path / "m" / "2_Dense" / "model.safetensors").rename(
+        tmp_path / "m" / "2_Dense" / "pytorch_model.bin"
+    )
+    with pytest.raises(RunError, match=r"lacks 2_Dense/model.safetensors. The weights of this module are a"):
+        models.TextEncoder(start=tmp_path / "m")
+
+
+_READ = """
+import sys
+from pathlib import Path
+from keras_selfattn import models
+def kilobytes(name):  # ru_maxrss would also be of the process that began this one
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+models.TextEncoder(start=sys.argv[1])  # a small one: all that is imported and compiled once
+before = kilobytes("VmRSS")
+model = models.TextEncoder(start=sys.argv[2])
+grown = 1024 * (kilobytes("VmHWM") - before)
+print(grown / (4 * model.core.count_params()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_reading_a_folder_takes_little_memory_beside_its_weights(tmp_path):
+    """The file's pages, the array that is read, and the weights; random numbers took three times more."""
+    small, rows = write_folder(tmp_path / "small"), 60_000
+    pieces = [*PIECES, *(f"w{number}" for number in range(rows - len(PIECES)))]
+    config = {**BERT, "vocab_size": rows, "hidden_size": 256}
+    large = write_folder(tmp_path / "large", config, pieces=pieces)
+    found = subprocess.run(
+        [sys.executable, "-c", _READ, str(small), str(large)], capture_output=True, text=True, check=True
+    )
+    assert 1 < float(found.stdout) < 5
+
+
+def test_weights_are_zeros_until_those_of_the_folder_are_set(tmp_path):
+    with weights_to_come():
+        empty = models.TextEncoder(
+            {
+                "width": 8,
+                "num_layers": 1,
+                "num_heads": 2,
+                "positions": 16,
+                "max_tokens": 16,
+                "vocabulary_size": 13,
+            },
+            vocabulary=PIECES,
+        )
+    kernels = [weight for weight in empty.core.weights if weight.name.endswith(("kernel", "tokens"))]
+    assert len(kernels) > 4
+    assert not any(np.asarray(weight).any() for weight in kernels)
+    drawn = models.TextEncoder(empty.config, vocabulary=PIECES)
+    assert all(np.asarray(drawn.core.get_layer("embedding").vectors).any(axis=1))
+
+
 @pytest.mark.slow
 def test_texts_and_ids_give_the_same_vectors_in_any_batch(tmp_path):
     model = models.TextEncoder(start=write_folder(tmp_path / "m"))
@@ -319,7 +503,7 @@ def test_all_faults_of_the_weights_are_named_at_once(tmp_path):
     [
         (
             {"model_type": "gpt2"},
-            "'gpt2'. The encoders that can be read are bert, distilbert, electra, modernbert, mpnet, roberta",
+            "'gpt2'. The encoders that can be read are bert, deberta-v2, distilbert, electra, eurobert, gte",
         ),
         ({"model_type": None}, "family None"),
         ({"is_decoder": True}, "holds a decoder"),
@@ -470,39 +654,76 @@ def test_byte_pairs_of_another_kind_are_refused(tmp_path):
     ("files", "message"),
     [
         (
-            {"modules__json": [{"type": "a.Transformer"}, {"type": "a.Dense"}]},
+            {
+                "modules__json": [
+                    {"type": "sentence_transformers.models.Transformer"},
+                    {"type": "sentence_transformers.models.Dense"},
+                ]
+            },
             "modules of .* are Transformer at '', Dense at ''",
+        ),
+        (
+            {
+                "modules__json": [
+                    {"type": f"sentence_transformers.models.{kind}", "path": kind if place else ""}
+                    for place, kind in enumerate(["Transformer", "Pooling", "Normalize", "Dense"])
+                ],
+                "Pooling/config__json": {},
+            },
+            "Normalize at 'Normalize', Dense at 'Dense'. Only Transformer, Pooling, then any of Dense",
         ),
         ({"modules__json": {"a": 1}}, "must hold a list of JSON objects"),
         (
+            {"modules__json": [POOLED[0], {"type": "custom_st.Pooling", "path": "p"}], "p/config__json": {}},
+            "custom_st.Pooling at 'p'. Only .* all of them sentence-transformers' own",
+        ),
+        (
+            {**OF_MODULES, "1_Pooling/config__json": {"pooling_mode": []}},
+            "is empty in 1_Pooling/config.json. One or several of",
+        ),
+        (
+            {**OF_MODULES, "1_Pooling/config__json": {"include_prompt": 0}},
+            "1_Pooling/config.json: `include_prompt` must be true or false. Received 0",
+        ),
+        (
             {
-                "modules__json": [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "p"}],
+                "modules__json": [
+                    {"type": "sentence_transformers.models.Transformer"},
+                    {"type": "sentence_transformers.models.Pooling", "path": "p"},
+                ],
                 "p/config__json": {"pooling_mode_weightedmean_tokens": True},
             },
             "pooling of .* is pooling_mode_weightedmean_tokens",
         ),
         (
-            {"modules__json": [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "../p"}]},
+            {
+                "modules__json": [
+                    {"type": "sentence_transformers.models.Transformer"},
+                    {"type": "sentence_transformers.models.Pooling", "path": "../p"},
+                ]
+            },
             "must be in a subfolder. Its path is '../p'",
         ),
         (
             {
-                "modules__json": [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "p"}],
+                "modules__json": [
+                    {"type": "sentence_transformers.models.Transformer"},
+                    {"type": "sentence_transformers.models.Pooling", "path": "p"},
+                ],
                 "p/config__json": {"pooling_mode_cls_token": 1},
             },
             "pooling of .* is pooling_mode_cls_token",
         ),
-        ({"modules__json": [{"type": "a.Transformer", "path": "0_T"}]}, "Transformer at '0_T'"),
         (
-            {"config_sentence_transformers__json": {"default_prompt_name": "a", "prompts": {"a": "q: "}}},
-            "puts the prompt 'a', 'q: ', before each text",
+            {"modules__json": [{"type": "sentence_transformers.models.Transformer", "path": "0_T"}]},
+            "Transformer at '0_T'",
         ),
         (
-            {"config_sentence_transformers__json": {"default_prompt_name": "a"}},
-            "the prompt 'a', None, before",
+            {**OF_MODULES, "config_sentence_transformers__json": {"default_prompt_name": "a"}},
+            "default_prompt_name is 'a', and `prompts` has no text of that name: {}",
         ),
         (
-            {"sentence_bert_config__json": {"max_seq_length": "long"}},
+            {**OF_MODULES, "sentence_bert_config__json": {"max_seq_length": "long"}},
             "`max_seq_length` must be a positive integer",
         ),
     ],
@@ -512,7 +733,6 @@ def test_modules_that_cannot_be_read_are_refused(tmp_path, files, message):
         models.TextEncoder(start=write_folder(tmp_path / "m", **files))
 
 
-POOLED = [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "1_Pooling"}]
 SENTENCE = "sentence_bert_config__json"
 OF_SENTENCES = "config_sentence_transformers__json"
 SCORES = {"text": {"method": "forward", "method_output_name": "logits"}}
@@ -536,7 +756,7 @@ TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state
         ({SENTENCE: {"tokenizer_args": {"do_lower_case": False}}}, "`tokenizer_args` is"),
         ({SENTENCE: {"query_length": 32}}, "`query_length` is 32"),
         ({SENTENCE: {"new_field": 1}}, "`new_field` is not a known field, and could change the outputs"),
-        ({OF_SENTENCES: {"truncate_dim": "8"}}, "`truncate_dim` must be .*'8'"),
+        ({**OF_MODULES, OF_SENTENCES: {"truncate_dim": "8"}}, "`truncate_dim` must be .*'8'"),
         ({OF_SENTENCES: {"model_type": "CrossEncoder"}}, "`model_type` is 'CrossEncoder'"),
         ({OF_SENTENCES: {"model_type": "SparseEncoder"}}, "`model_type` is 'SparseEncoder'"),
         ({"tokenizer_config__json": {"truncation_side": "left"}}, "`truncation_side` is 'left'"),
@@ -557,7 +777,10 @@ TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state
         ),
         (
             {
-                "modules__json": [*POOLED, {"type": "a.Normalize", "path": "2_Normalize"}],
+                "modules__json": [
+                    *POOLED,
+                    {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"},
+                ],
                 "1_Pooling/config__json": {},
                 "2_Normalize/config__json": {"module_input_name": "token_embeddings"},
             },
@@ -574,6 +797,7 @@ def test_fields_that_would_change_the_vectors_are_refused_by_name(tmp_path, file
     ("change", "message"),
     [
         ({"quantization_config": {"bits": 8}}, "config.json: `quantization_config` is"),
+        ({"is_causal": True}, "config.json: `is_causal` is True. This cannot be read: only encoders"),
         ({"auto_map": {"AutoModel": "a.B"}}, "config.json: `auto_map` is .* code of its own"),
         ({"pruned_heads": {"0": [1]}}, "config.json: `pruned_heads` is"),
         ({"is_encoder_decoder": True}, "an encoder and a decoder, 'bert'"),
@@ -657,9 +881,9 @@ QUIET = {
     "special_tokens_map__json": {"cls_token": "[CLS]", "pad_token": {"content": "[PAD]", "lstrip": False}},
     "modules__json": [
         *({**each, "idx": place, "name": str(place)} for place, each in enumerate(POOLED)),
-        {"type": "a.Normalize", "path": "2_Normalize"},
-        {"type": "a.Dropout", "path": "3_Dropout"},
-        {"type": "a.Normalize", "path": "4_Normalize"},
+        {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"},
+        {"type": "sentence_transformers.models.Dropout", "path": "3_Dropout"},
+        {"type": "sentence_transformers.models.Normalize", "path": "4_Normalize"},
     ],
     "1_Pooling/config__json": {
         "word_embedding_dimension": 8,
@@ -701,16 +925,20 @@ def test_a_cross_encoder_can_still_begin_a_training(tmp_path):
 
 @pytest.mark.slow
 def test_case_is_folded_before_a_tokenizer_that_keeps_it(tmp_path):
-    files = {"tokenizer_config__json": {"do_lower_case": False}, SENTENCE: {"do_lower_case": True}}
+    folded = {SENTENCE: {"do_lower_case": True}, **OF_MODULES}
+    files = {"tokenizer_config__json": {"do_lower_case": False}, **folded}
     model = models.TextEncoder(start=write_folder(tmp_path / "m", **files))
     assert model.tokenizer.rows(["A GOOD film"])[0][0].tolist() == [2, 5, 6, 8, 3]
     assert not model.tokenizer.settings.strips_accents
     with pytest.raises(ConfigError, match="folds the case of texts before a tokenizer of byte pairs"):
-        models.TextEncoder(start=write_byte_pairs(tmp_path / "b", **{SENTENCE: {"do_lower_case": True}}))
+        models.TextEncoder(start=write_byte_pairs(tmp_path / "b", **folded))
 
 
 def test_the_pooling_that_the_folder_names_must_be_there(tmp_path):
-    modules = [{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "1_Pooling"}]
+    modules = [
+        {"type": "sentence_transformers.models.Transformer"},
+        {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+    ]
     with pytest.raises(RunError, match=r"lacks 1_Pooling/config.json, which modules.json names"):
         models.TextEncoder(start=write_folder(tmp_path / "m", modules__json=modules))
 
@@ -741,7 +969,7 @@ def test_integers_are_no_weights(tmp_path):
     ],
 )
 def test_the_cut_is_that_of_sentence_transformers(tmp_path, sentence, tokenizer, tokens):
-    files = {"sentence_distilbert_config__json": sentence, "tokenizer_config__json": tokenizer}
+    files = {"sentence_distilbert_config__json": sentence, "tokenizer_config__json": tokenizer, **OF_MODULES}
     model = models.TextEncoder(start=write_folder(tmp_path / "m", **files))
     assert model.config.max_tokens == tokens
 
@@ -751,7 +979,7 @@ def test_the_cut_is_that_of_sentence_transformers(tmp_path, sentence, tokenizer,
 )
 @pytest.mark.parametrize("value", ["long", 2.5, -1, True])
 def test_a_length_that_cannot_be_read_is_named_with_its_file(tmp_path, file, field, value):
-    folder = write_folder(tmp_path / "m", **{f"{file}__json": {field: value}})
+    folder = write_folder(tmp_path / "m", **{f"{file}__json": {field: value}, **OF_MODULES})
     with pytest.raises(
         ConfigError, match=f"{file}.json cannot be used: `{field}` must be a positive integer"
     ):
@@ -819,8 +1047,8 @@ def test_only_known_backbones_are_read():
 
 
 def test_long_texts_are_cut(tmp_path):
-    folder = write_folder(tmp_path / "m", **{"sentence_bert_config__json": {"max_seq_length": 5}})
-    model = models.TextEncoder(start=folder)
+    files = {"sentence_bert_config__json": {"max_seq_length": 5}, **OF_MODULES}
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", **files))
     with pytest.warns(UserWarning, match="1 of 2 texts are longer than max_tokens=5 tokens and are cut"):
         cut, short = model.predict(["a good film the bad", "a good film"], verbose=0)
     np.testing.assert_allclose(cut, short, atol=1e-6)

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from pretrained_folders import (
     BERT,
+    DEBERTA,
     DISTILBERT,
     ELECTRA,
     MODERNBERT,
@@ -31,6 +32,7 @@ TEXTS = ["a good film .", "bad", "", "the films badly"]
 WORDS = [["a", "good", "film", "."], ["bad"], [], ["the", "film", "##s", "bad", "##ly"]]
 FAMILIES = [
     BERT,
+    DEBERTA,
     ELECTRA,
     DISTILBERT,
     ROBERTA,
@@ -88,7 +90,10 @@ def test_load_returns_the_classifier_and_text_encoder_the_encoder(tmp_path):
         tmp_path / "sentences",
         classifier_of(BERT, LABELS),
         classifier_weights(BERT, 3),
-        modules__json=[{"type": "a.Transformer"}, {"type": "a.Pooling", "path": "p"}],
+        modules__json=[
+            {"type": "sentence_transformers.models.Transformer"},
+            {"type": "sentence_transformers.models.Pooling", "path": "p"},
+        ],
         **{"p/config__json": {"pooling_mode": "max"}},
     )
     assert isinstance(models.load(pooled), models.TextEncoder)

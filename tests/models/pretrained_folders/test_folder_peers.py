@@ -282,6 +282,74 @@ def test_fields_are_read_as_sentence_transformers_reads_them(tmp_path, files):
     check_vectors(tmp_path / "m")
 
 
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        ["max", "mean"],
+        ("cls", "mean", "max"),
+        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+    ],
+    ids=["two", "three", "older flags"],
+)
+def test_several_poolings_stand_side_by_side_as_in_sentence_transformers(tmp_path, pooling):
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    peer = pytest.importorskip("sentence_transformers")
+    base = modules.Transformer(str(saved_model(tmp_path / "base")))
+    older = isinstance(pooling, dict)
+    parts = [base, modules.Pooling(24, "mean" if older else pooling)]
+    peer.SentenceTransformer(modules=parts, device="cpu").save(str(tmp_path / "m"))
+    if older:
+        config = {"word_embedding_dimension": 24, **pooling}
+        (tmp_path / "m" / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    assert check_vectors(tmp_path / "m").shape[1] == 24 * len(pooling)
+
+
+@pytest.mark.parametrize("kind", ["LaBSE", "distiluse", "EmbeddingGemma", "of several poolings", "cut"])
+def test_layers_after_the_pooling_are_those_of_sentence_transformers(tmp_path, kind):
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    base_modules = pytest.importorskip("sentence_transformers.base.modules")
+    peer = pytest.importorskip("sentence_transformers")
+    torch.manual_seed(1)
+    dense, normal = base_modules.Dense, modules.Normalize
+    linear = {"activation_function": torch.nn.Identity(), "bias": False}
+    gelu = {"activation_function": torch.nn.GELU()}
+    parts = {
+        "LaBSE": lambda: [modules.Pooling(24, "cls"), dense(24, 24), normal()],
+        "distiluse": lambda: [modules.Pooling(24), dense(24, 10)],
+        "EmbeddingGemma": lambda: [
+            modules.Pooling(24),
+            dense(24, 40, **linear),
+            dense(40, 24, **linear),
+            normal(),
+        ],
+        "of several poolings": lambda: [
+            modules.Pooling(24, ("mean", "max")),
+            modules.Dropout(0.2),
+            dense(48, 7, **gelu),
+        ],
+        "cut": lambda: [modules.Pooling(24), dense(24, 12), normal()],
+    }[kind]()
+    made = [modules.Transformer(str(saved_model(tmp_path / "base"))), *parts]
+    cut = {"truncate_dim": 5} if kind == "cut" else {}
+    peer.SentenceTransformer(modules=made, device="cpu", **cut).save(str(tmp_path / "m"))
+    width = {"LaBSE": 24, "distiluse": 10, "EmbeddingGemma": 24, "of several poolings": 7, "cut": 5}[kind]
+    assert check_vectors(tmp_path / "m").shape[1] == width
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", ("mean", "max")])
+@pytest.mark.parametrize("included", [True, False])
+def test_a_default_prompt_is_that_of_sentence_transformers(tmp_path, pooling, included):
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    peer = pytest.importorskip("sentence_transformers")
+    base = modules.Transformer(str(saved_model(tmp_path / "base")))
+    parts = [base, modules.Pooling(24, pooling, include_prompt=included)]
+    prompts = {"prompts": {"film": "the bad films: "}, "default_prompt_name": "film"}
+    whole = peer.SentenceTransformer(modules=parts, device="cpu", **prompts)
+    whole.save(str(tmp_path / "m"))
+    check_vectors(tmp_path / "m")
+    assert models.TextEncoder(start=tmp_path / "m").config.pools_prompt is included
+
+
 @pytest.mark.parametrize("cut", [8, 24, 30])
 def test_vectors_are_cut_as_by_sentence_transformers(tmp_path, cut):
     peer = pytest.importorskip("sentence_transformers")
