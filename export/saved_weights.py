@@ -9,6 +9,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.context import anonymous_name
 
+from keras_selfattn.models.pretrained.embedding import PretrainedEmbedding
+from keras_selfattn.models.saving.weight_parts import array_of
+
 from .signatures.preprocessing import layer_resources
 
 Tensor = Any
@@ -46,7 +49,8 @@ class NarrowWeights(Weights):
     """Weights stored in a narrower type than the one they are computed in.
 
     They are widened once, when the SavedModel is loaded: a request costs as much as before, and the server
-    holds both forms in memory.
+    holds both forms in memory. Of a pretrained model's table of tokens, which is most of a multilingual one,
+    only the vectors of a request are widened, and the server holds the narrow form alone.
 
     Args:
         model: the owner of the weights.
@@ -56,20 +60,54 @@ class NarrowWeights(Weights):
     def __init__(self, model: keras.Model, dtype: str) -> None:
         super().__init__(model)
         narrow = _Float16 if dtype == "float16" else _Int8
-        wide = [weight for weight in model.weights if _is_worth_it(weight)]
-        kept = {id(weight.value) for weight in wide}
+        below = model._flatten_layers(include_self=True, recursive=True)
+        tables = [
+            layer
+            for layer in below
+            if isinstance(layer, PretrainedEmbedding) and layer.built and _is_worth_it(layer.vectors)
+        ]
+        self._tables = [(layer, _Rows(narrow.narrowed(array_of(layer.vectors)))) for layer in tables]
+        looked_up = {id(layer.vectors) for layer in tables}
+        wide = [weight for weight in model.weights if _is_worth_it(weight) and id(weight) not in looked_up]
+        kept = {id(weight.value) for weight in (*wide, *(layer.vectors for layer in tables))}
         self._widened = [
             (weight, narrow(np.asarray(weight.value), place)) for place, weight in enumerate(wide)
         ]
         self.tracked = [item for item in self.tracked if id(item) not in kept]
         for _, widened in self._widened:
             self.tracked += [widened, *widened.stored]
+        for _, rows in self._tables:
+            self.tracked += rows.stored
 
     @contextmanager
     def used(self) -> Iterator[None]:
         mapping = [(weight, widened.read()) for weight, widened in self._widened]
-        with keras.StatelessScope(state_mapping=mapping):
-            yield
+        for layer, rows in self._tables:
+            layer.stored = rows
+        try:
+            with keras.StatelessScope(state_mapping=mapping):
+                yield
+        finally:
+            for layer, _ in self._tables:
+                layer.stored = None
+
+
+class _Rows:
+    """The rows of a table that is stored in a narrower type, widened when they are looked up.
+
+    Args:
+        stored: the numbers, and the factors of int8, one for each row or each column.
+    """
+
+    def __init__(self, stored: Sequence[np.ndarray]) -> None:
+        self.stored = [tf.Variable(tf.constant(each), trainable=False) for each in stored]
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        numbers, *scales = self.stored
+        found = tf.cast(tf.gather(numbers, ids), tf.float32)
+        for scale in scales:
+            found *= scale if scale.shape[0] == 1 else tf.gather(scale, ids)
+        return found
 
 
 class _Widened(tf.saved_model.experimental.TrackableResource):
@@ -104,9 +142,13 @@ class _Widened(tf.saved_model.experimental.TrackableResource):
 
 class _Float16(_Widened):
     def __init__(self, weight: np.ndarray, place: int) -> None:
-        # Numbers beyond float16's range are clipped, instead of becoming infinite.
+        super().__init__(self.narrowed(weight), weight.shape, place)
+
+    @staticmethod
+    def narrowed(weight: np.ndarray) -> list[np.ndarray]:
+        """Return what is stored: numbers beyond float16's range are clipped, instead of becoming infinite."""
         most = np.finfo(np.float16).max
-        super().__init__([weight.clip(-most, most).astype(np.float16)], weight.shape, place)
+        return [weight.clip(-most, most).astype(np.float16)]
 
     def widened(self) -> Tensor:
         return tf.cast(self.stored[0].read_value(), tf.float32)
@@ -114,10 +156,13 @@ class _Float16(_Widened):
 
 class _Int8(_Widened):
     def __init__(self, weight: np.ndarray, place: int) -> None:
-        quantized, scale = min(
-            (_quantized(weight, axis) for axis in (0, -1)), key=lambda q: _error(weight, *q)
-        )
-        super().__init__([quantized, scale], weight.shape, place)
+        super().__init__(self.narrowed(weight), weight.shape, place)
+
+    @staticmethod
+    def narrowed(weight: np.ndarray) -> list[np.ndarray]:
+        """Return what is stored: int8 numbers, and the factors of rows or columns."""
+        both = (_quantized(weight, axis) for axis in (0, -1))
+        return list(min(both, key=lambda found: _error(weight, *found)))
 
     def widened(self) -> Tensor:
         quantized, scale = (variable.read_value() for variable in self.stored)

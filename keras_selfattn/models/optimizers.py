@@ -1,7 +1,7 @@
 """Optimizers: AdamW in a third of Keras' operations on TensorFlow, and one for fine-tuning.
 
 The first moves all weights at one rate. The second has a learning rate for each layer, and tables whose
-unused rows stay as they are.
+unused rows stay as they are, and have no moments.
 
 Axes: N (rows of a table in a step), D (features).
 """
@@ -14,13 +14,12 @@ import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.saving.weight_parts import TABLE
 
 Tensor = Any
 
 # Biases, and gains of normalisations, are not decayed.
-_UNDECAYED = ("bias", "gamma", "beta")
-# The table of tokens of `PretrainedEmbedding`.
-_TABLE = "/tokens"
+_UNDECAYED = ("bias", "gamma", "beta", "/scale", "relative_gain", "relative_shift")
 
 
 class Step(NamedTuple):
@@ -144,9 +143,14 @@ class FineTuningAdamW(FusedAdamW):
 
     For weights with dense gradients it computes what `keras.optimizers.AdamW` does. Of a table of vectors
     only the rows of a step's tokens change, with their moments: a step costs as much as its tokens, not as
-    much as the vocabulary. Biases and normalisations are not decayed. With `gradient_accumulation_steps`
-    Keras makes the gradients of tables dense, so all rows change. JAX and PyTorch have dense gradients only:
-    a row of the table of tokens stays as it is if its gradient is zero, and a step costs the whole table.
+    much as the vocabulary, and the table of tokens of a pretrained encoder has moments only for rows that
+    some step had (TensorFlow on one device). Biases and normalisations are not decayed. With
+    `gradient_accumulation_steps` Keras makes the gradients of tables dense, so all rows change. JAX and
+    PyTorch have dense gradients only: a row of the table of tokens stays as it is if its gradient is zero,
+    and a step costs the whole table.
+
+    A file of another backend, of steps with `gradient_accumulation_steps` or of several devices has other
+    moments than one device of TensorFlow expects: Keras then warns that it begins with none.
 
     Args:
         learning_rate: of layers without a factor, or a schedule.
@@ -171,6 +175,40 @@ class FineTuningAdamW(FusedAdamW):
     ) -> None:
         super().__init__(learning_rate, **settings)
         self.rates = dict(rates or {})
+        # By path: checkpoints of TensorFlow have no other keys than texts.
+        self._rows_in_use: dict[str, _RowsInUse] = {}
+
+    def build(self, variables: Any) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        for index, table in enumerate(variables):
+            if self._grows(table):
+                nowhere: Any = keras.initializers.Constant(-1)
+                name = f"{table.name}_places"
+                places = self.add_variable(table.shape[:1], nowhere, "int32", name=name)
+                moments = self._momentums[index].value, self._velocities[index].value
+                self._rows_in_use[table.path] = _RowsInUse(places.value, *moments)
+
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
+    ) -> Any:
+        """Add a variable like a weight, or, for moments of the table of tokens, one that grows."""
+        if name not in ("momentum", "velocity") or not self._grows(reference_variable):
+            return super().add_variable_from_reference(reference_variable, name=name, initializer=initializer)
+        with keras.name_scope(self.name):
+            moment = _GrowingVariable(
+                reference_variable, f"{reference_variable.path.replace('/', '_')}_{name}"
+            )
+        self._track_variable(moment)
+        return moment
+
+    def _grows(self, weight: Any) -> bool:
+        """Return True for a table whose moments need not be there for all rows."""
+        if keras.backend.backend() != "tensorflow" or not getattr(weight, "path", "").endswith(TABLE):
+            return False
+        needs_all = self.gradient_accumulation_steps or tf.distribute.has_strategy()
+        return not needs_all and tf.as_dtype(weight.dtype).size >= tf.float32.size
 
     def rate_of(self, path: str) -> float:
         """Return the factor of the learning rate of a weight's path."""
@@ -179,13 +217,16 @@ class FineTuningAdamW(FusedAdamW):
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         path = self._trainable_variables[self._get_variable_index(variable)].path
+        in_use = self._rows_in_use.get(path)
         decays = self._use_weight_decay(variable) and not path.endswith(_UNDECAYED)
         step = self._step(variable, learning_rate * self.rate_of(path), decays)
         if keras.backend.backend() != "tensorflow":
-            self._update_dense(gradient, variable, step, keeps_rows=path.endswith(_TABLE))
+            self._update_dense(gradient, variable, step, keeps_rows=path.endswith(TABLE))
         elif isinstance(gradient, tf.IndexedSlices):
-            self._update_rows(gradient, variable, step)
+            self._update_rows(gradient, variable, step, in_use)
         else:
+            if in_use is not None:
+                in_use.spread()
             self._move(gradient, variable, step)
 
     def _update_dense(self, given: Tensor, weight: Any, step: Step, *, keeps_rows: bool) -> None:
@@ -203,17 +244,23 @@ class FineTuningAdamW(FusedAdamW):
         for variable, found in zip((step.first, step.second, weight), new, strict=True):
             variable.assign(found)
 
-    def _update_rows(self, gradient: Any, table: Any, step: Step) -> None:
+    def _update_rows(self, gradient: Any, table: Any, step: Step, in_use: "_RowsInUse | None") -> None:
         rows, values = gradient.indices, gradient.values  # [N], [N, D]
         moments = step.first.value, step.second.value
-        first = self.beta_1 * tf.gather(moments[0], rows) + (1 - self.beta_1) * values
-        second = self.beta_2 * tf.gather(moments[1], rows) + (1 - self.beta_2) * values**2
+        if in_use is None:
+            places, before = rows, [tf.gather(each, rows) for each in moments]
+        else:
+            places, before = in_use.of(rows)
+        first = self.beta_1 * before[0] + (1 - self.beta_1) * values
+        second = self.beta_2 * before[1] + (1 - self.beta_2) * values**2
         rate = step.rate * tf.sqrt(1 - step.powers[1]) / (1 - step.powers[0])
         old = tf.gather(table, rows)
         kept = old if step.decay is None else old * (1 - step.decay)
         new = kept - rate * first / (tf.sqrt(second) + self.epsilon)
-        for variable, found in zip((*moments, table), (first, second, new), strict=True):
-            variable.scatter_update(tf.IndexedSlices(found, rows))
+        for variable, found, at in zip(
+            (*moments, table), (first, second, new), (places, places, rows), strict=True
+        ):
+            variable.scatter_update(tf.IndexedSlices(found, at))
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         if keras.backend.backend() != "tensorflow":
@@ -229,6 +276,89 @@ class FineTuningAdamW(FusedAdamW):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": self.rates}
+
+
+class _GrowingVariable(keras.Variable):
+    """A variable of TensorFlow with the features of a table, and one row at first; it takes any number.
+
+    Args:
+        table: the weight.
+        name: of the variable.
+    """
+
+    def __init__(self, table: Any, name: str) -> None:
+        self._features = tuple(table.shape[1:])
+        shape = (1, *self._features)
+        super().__init__("zeros", shape, table.dtype, trainable=False, autocast=False, name=name)
+        self._shape = (None, *self._features)
+
+    def _initialize(self, value: Any) -> None:
+        self._value = tf.Variable(
+            value,
+            dtype=self._dtype,
+            trainable=False,
+            name=self.name,
+            shape=tf.TensorShape([None, *self._features]),
+        )
+
+
+class _RowsInUse(tf.Module):
+    """Both moments of those rows of a table that some step had; those of all other rows would be 0.
+
+    Of 250,000 rows a training on some thousand texts has a tenth. Moments of all of them would be twice as
+    large as the table.
+
+    Args:
+        places: int32 variable `[rows]`, where the moments of a row of the table are; -1 for nowhere.
+        first: variable `[places, D]` of first moments, which grows; it has places to spare.
+        second: of second moments, likewise.
+    """
+
+    def __init__(self, places: Any, first: Any, second: Any) -> None:
+        super().__init__()
+        self._places, self._moments = places, (first, second)
+
+    def of(self, rows: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the places `[N]` of rows `[N]`, which all differ, and their moments, `[N, D]` each."""
+        places = tf.gather(self._places, rows)
+        is_new = places < 0
+        used = tf.reduce_max(self._places) + 1
+        places = tf.where(is_new, used + tf.cumsum(tf.cast(is_new, tf.int32)) - 1, places)
+        self._places.scatter_update(tf.IndexedSlices(places, rows))
+        self._widen(used + tf.math.count_nonzero(is_new, dtype=tf.int32))
+        return places, [_zero_where(is_new, tf.gather(each, places)) for each in self._moments]
+
+    def _widen(self, needed: Tensor) -> None:
+        """Make so many places, and a quarter more than there were, so that few steps copy the moments."""
+        # The shape alone: to read a variable whose rows have moved copies it.
+        held = tf.raw_ops.VariableShape(input=self._moments[0].handle)[0]
+
+        def widen() -> Tensor:
+            size = tf.minimum(tf.maximum(needed, held + held // 4), tf.size(self._places))
+            for each in self._moments:
+                # What the new places hold does not matter: `of` counts it as 0 once.
+                each.assign(tf.gather(each, tf.minimum(tf.range(size), held - 1)))
+            return size
+
+        tf.cond(needed > held, widen, lambda: held)
+
+    def spread(self) -> None:
+        """Give moments to all rows, in the order of the table, as a dense gradient needs them."""
+        order = tf.range(tf.size(self._places))
+
+        def spread() -> Tensor:
+            for each in self._moments:
+                found = tf.gather(each, tf.maximum(self._places, 0))
+                each.assign(_zero_where(self._places < 0, found))
+            return self._places.assign(order)
+
+        tf.cond(tf.reduce_all(tf.equal(self._places, order)), lambda: order, spread)
+
+
+def _zero_where(absent: Tensor, moments: Tensor) -> Tensor:
+    """Return moments `[N, D]` with rows of zeros where `absent`, `[N]`, is True."""
+    shape = [-1, *(1 for _ in moments.shape[1:])]
+    return tf.where(tf.reshape(absent, shape), tf.zeros([], moments.dtype), moments)
 
 
 def _without_repeats(gradient: Any) -> Any:

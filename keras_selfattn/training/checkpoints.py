@@ -241,6 +241,11 @@ class FitCheckpoint(keras.callbacks.Callback):
                     f"{name}. Give those, or remove that folder to start anew."
                 )
         for name, variables in _variables(model).items():
+            if sum(each.startswith(f"{name}/") for each in arrays) != len(variables):
+                raise ConfigError(
+                    f"{self._path} is of another version of keras-selfattn, whose {name} has other "
+                    "variables. Remove its folder to start anew."
+                )
             _assign(variables, [arrays[f"{name}/{place}"] for place in range(len(variables))])
         if self._stopping is not None and "best/0" in arrays:
             count = sum(name.startswith("best/") for name in arrays)

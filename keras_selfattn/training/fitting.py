@@ -23,6 +23,7 @@ from keras_selfattn.models.batches.shares import WHOLE, feeding
 from keras_selfattn.models.core.ensemble import copy_member
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.models.saving.weight_parts import assign, parts_of
 from keras_selfattn.training.calibration import (
     CalibrationEffect,
     SharesFitted,
@@ -175,11 +176,11 @@ def _row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config:
 def _early_stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:
     """Return the callback that ends a fit after `patience` epochs without a better one, which it restores."""
     mode, patience = _mode(monitored), config.patience
-    return _EarlyStopping(monitored, mode=mode, patience=patience, restore_best_weights=True)
+    return _EarlyStopping(monitored, mode=mode, patience=patience)
 
 
 class _EarlyStopping(keras.callbacks.EarlyStopping):
-    """Keras' callback, with the best weights in a temporary file: a large model is in memory once less.
+    """Keras' callback, which restores the best weights from a temporary file: no copy of them is in memory.
 
     An error rate of answers can stay the same for epochs in which the model learns: all answers are alike
     first. So an epoch with a better validation loss is none without progress there, until the rate is 0; and
@@ -201,10 +202,26 @@ class _EarlyStopping(keras.callbacks.EarlyStopping):
             self.least_loss, self.wait = loss, -1  # 0 once this epoch is counted
         super().on_epoch_end(epoch, logs)
         if surer:
-            model: Any = self.model
-            self.best_epoch, self.best_weights = epoch, model.get_weights()
-        if self.best_epoch == epoch:
+            self.best_epoch = epoch
+        if self.best_epoch == epoch and self.monitor in (logs or {}):
             self.kept_loss = loss
+            self._keep()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        super().on_train_end(logs)
+        model: Any = self.model
+        if isinstance(self._kept, _WeightsInFile):
+            self._kept.restore(model.weights)
+        elif self._kept is not None:
+            model.set_weights(self._kept)
+
+    def _keep(self) -> None:
+        model: Any = self.model
+        self._kept = None
+        try:
+            self._kept = _WeightsInFile(model.weights)
+        except OSError:  # there is no folder for it, or no room: they stay in memory
+            self._kept = model.get_weights()
 
     @property
     def best_weights(self) -> Sequence[np.ndarray] | None:
@@ -213,31 +230,51 @@ class _EarlyStopping(keras.callbacks.EarlyStopping):
 
     @best_weights.setter
     def best_weights(self, weights: Sequence[np.ndarray] | None) -> None:
-        self._kept = None
-        try:
-            self._kept = weights and _WeightsInFile(weights)
-        except OSError:  # there is no folder for it, or no room: they stay in memory
-            self._kept = weights
+        self._kept = weights
 
 
 class _WeightsInFile:
-    """Arrays in a temporary file, which is gone with this object or the process."""
+    """The values of weights in a temporary file, which is gone with this object or the process."""
 
-    def __init__(self, weights: Sequence[np.ndarray]) -> None:
+    def __init__(self, weights: Sequence[Any]) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._file.close)
-        self._forms = [(each.shape, each.dtype) for each in weights]
+        self._values = []
         for each in weights:
-            self._file.write(each.tobytes())
+            start, dtype = self._file.tell(), np.dtype("float32")
+            for part in parts_of(each):
+                self._file.write(part.tobytes())
+                dtype = part.dtype
+            self._values.append(_ArrayInFile(self._file, start, tuple(each.shape), dtype))
         self._file.flush()
 
     def read(self) -> list[np.ndarray]:
-        self._file.seek(0)
-        parts = [self._file.read(math.prod(shape) * dtype.itemsize) for shape, dtype in self._forms]
-        return [
-            np.frombuffer(part, dtype).reshape(shape)
-            for part, (shape, dtype) in zip(parts, self._forms, strict=True)
-        ]
+        return [each[:] for each in self._values]
+
+    def restore(self, weights: Sequence[Any]) -> None:
+        for weight, value in zip(weights, self._values, strict=True):
+            assign(weight, value)
+
+
+@dataclass(frozen=True)
+class _ArrayInFile:
+    """An array in a file from a place on, whose rows are read when they are asked for."""
+
+    file: Any
+    start: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        if not self.shape:
+            return self._read(0, ())
+        first, end, _ = rows.indices(self.shape[0])
+        return self._read(first, (end - first, *self.shape[1:]))
+
+    def _read(self, row: int, shape: tuple[int, ...]) -> np.ndarray:
+        self.file.seek(self.start + row * math.prod(self.shape[1:]) * self.dtype.itemsize)
+        content = self.file.read(math.prod(shape) * self.dtype.itemsize)
+        return np.frombuffer(content, self.dtype).reshape(shape)
 
 
 def _mode(monitored: str) -> Literal["min", "max"]:

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from film_model import make_model
+from pretrained_folders import BERT, write_folder
+from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_selfattn import layers
+from keras_selfattn import layers, models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, inspect_saved_model, read_card
 from keras_selfattn.export.precision import at_precision, computes_in_half
@@ -81,6 +83,41 @@ def test_narrow_weights_are_stored_and_widened_when_loaded(tmp_path, precision, 
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(wanted - model(VALUES).numpy()).max() > 1e-5, "the model itself answers otherwise"
     assert read_card(path)["precision"] == precision
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("precision", "change"),
+    [
+        ("float16-weights", lambda w: w.astype("float16").astype("float32")),
+        ("int8-weights", nearest_int8),
+    ],
+)
+def test_a_table_of_tokens_is_held_in_the_narrow_type_alone(tmp_path, unchecked, precision, change):
+    """Its vectors are widened as they are looked up; the other weights once, when the server loads them."""
+    sizes = {"vocab_size": 400, "hidden_size": 40, "intermediate_size": 64}
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", {**BERT, **sizes}))
+    path = export_saved_model(model, tmp_path / "served", precision=precision)
+    copy = models.TextEncoder(start=tmp_path / "m")
+    copy.set_weights([change(w) if w.ndim > 1 and w.size >= 1024 else w for w in model.get_weights()])
+    texts = ["a good film .", "bad", "", "the films badly"]
+    wanted = copy.predict(texts, verbose=0)
+    found = answers(path, text=tf.constant(texts))
+    np.testing.assert_allclose(next(iter(found.values())), wanted, atol=1e-5)
+    assert np.abs(wanted - model.predict(texts, verbose=0)).max() > 1e-6, "the model itself answers otherwise"
+    assert [400, 40] not in widened_shapes(path)
+    assert [40, 64] in widened_shapes(path), "the large kernels of the blocks are widened"
+
+
+def widened_shapes(path):
+    """The shapes of the variables that a server makes beside those of the checkpoint."""
+    graph = (
+        saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
+    )
+    nodes = [node for function in graph.library.function for node in function.node_def]
+    return [
+        [size.size for size in node.attr["shape"].shape.dim] for node in nodes if node.op == "VarHandleOp"
+    ]
 
 
 def test_the_size_of_weights_is_four_bytes_a_number():

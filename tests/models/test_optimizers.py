@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.optimizers import FineTuningAdamW, FusedAdamW
+from keras_selfattn.models.pretrained.embedding import PretrainedEmbedding
 
 WEIGHTS = {"kernel": (3, 5), "bias": (5,), "gamma": ()}
 COMPILED = {"graph": tf.function, "XLA": tf.function(jit_compile=True), "eager": lambda step: step}
@@ -185,6 +186,70 @@ def test_of_a_table_only_the_rows_in_use_move_and_repeats_add_up():
         wanted[rows] = wanted[rows] * (1 - 0.1 * 0.3) - moved
     np.testing.assert_allclose(np.array(table), wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(np.array(table)[[3, 5, 6]], old[[3, 5, 6]].astype(np.float32))
+
+
+def tables_after(steps, name, way="graph", saved_after=None):
+    """Trains a table of 50 rows for steps "rows" (some of them) or "all"; returns it and its optimizer."""
+    random = np.random.default_rng(0)
+
+    def table_and_optimizer(value):
+        with keras.name_scope("embedding"):
+            table = keras.Variable(value, dtype="float32", name=name)
+        optimizer = FineTuningAdamW(0.1, weight_decay=0.1, global_clipnorm=1.0, rates={"embedding": 0.5})
+        optimizer.build([table])
+        return table, optimizer
+
+    def step(kind, ids, values):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.value, ids) ** 2 * values)
+        gradient = tape.gradient(loss, table.value)
+        dense = tf.tensor_scatter_nd_add(tf.zeros([50, 4]), ids[:, None], values)
+        optimizer.apply_gradients([(gradient if kind == "rows" else dense, table)])
+
+    table, optimizer = table_and_optimizer(random.normal(size=(50, 4)))
+    compiled = COMPILED[way](step)
+    for place, kind in enumerate(steps):
+        if place == saved_after:
+            store = {}
+            optimizer.save_own_variables(store)
+            table, optimizer = table_and_optimizer(table.numpy())
+            optimizer.load_own_variables(store)
+            compiled = COMPILED[way](step)
+        ids = random.integers(0, 50, random.integers(1, 12))
+        values = random.normal(size=(len(ids), 4)).astype("float32")
+        compiled(kind, tf.constant(ids), tf.constant(values))
+    return table.numpy(), optimizer
+
+
+@pytest.mark.parametrize("way", ["graph", "eager"])
+@pytest.mark.parametrize("steps", ["r" * 6, "rrrarr", "arrr", "rrarar", "aaaa"])
+def test_a_table_of_tokens_moves_as_if_all_of_its_rows_had_moments(steps, way):
+    steps = [{"r": "rows", "a": "all"}[each] for each in steps]
+    found, wanted = (tables_after(steps, name, way)[0] for name in ("tokens", "vectors"))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_only_rows_in_use_have_moments_which_are_saved_and_loaded():
+    wanted, whole = tables_after(["rows"] * 5, "tokens")
+    rows = sum(np.any(wanted != tables_after([], "tokens")[0], axis=1))
+    shapes = [each.numpy().shape for each in whole.variables[2:]]
+    assert shapes[0] == shapes[1]
+    assert rows <= shapes[0][0] <= 1.25 * rows < 40
+    assert shapes[2] == (50,)
+    assert all(isinstance(each, keras.Variable) for each in whole.variables)
+    assert len({each.path for each in whole.variables}) == 5
+    found, loaded = tables_after(["rows"] * 5, "tokens", saved_after=3)
+    np.testing.assert_array_equal(found, wanted)
+    assert [each.numpy().shape for each in loaded.variables[2:]] == shapes
+
+
+def test_a_model_of_keras_with_such_a_table_is_not_compiled_by_xla():
+    ids = keras.Input((3,), dtype="int32")
+    model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(PretrainedEmbedding(20, 4, 8)(ids)))
+    model.compile(FineTuningAdamW(0.1, global_clipnorm=1.0), "mse")
+    model.fit(np.array([[1, 2, 3], [4, 1, 0]]), np.ones((2, 4)), epochs=2, verbose=0)
+    moments = [each.numpy() for each in model.optimizer.variables if "tokens" in each.name]
+    assert [each.shape for each in moments] == [(5, 4), (5, 4), (20,)]
 
 
 def test_what_the_optimizer_cannot_do_is_refused_and_exclusions_count():

@@ -10,6 +10,7 @@ from keras_selfattn import training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, TrainingError
 from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.models.saving import weight_parts
 from keras_selfattn.runs.run_folder import load_run, read_metrics
 from keras_selfattn.training import fitting
 from keras_selfattn.training.calibration import copy_calibration
@@ -193,21 +194,49 @@ def test_the_time_to_tune_is_checked_before_training(tmp_path, tune):
         trained(tmp_path / "run", tune=tune)
 
 
-def test_the_best_weights_are_kept_in_a_file_or_in_memory_where_there_is_none(monkeypatch):
-    weights = [np.arange(6, dtype="float32").reshape(2, 3), np.array(7, "int64"), np.zeros((0, 2), "float32")]
-    stopping = fitting._EarlyStopping(restore_best_weights=True)
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_the_best_weights_are_kept_in_a_file_or_in_memory_where_there_is_none(monkeypatch, in_memory):
+    if in_memory:
+        monkeypatch.setattr(fitting.tempfile, "TemporaryFile", no_room)
+    monkeypatch.setattr(weight_parts, "_PART", 4)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Embedding(5, 2), keras.layers.Dense(3)])
+    random = np.random.default_rng(0)
+    of_epochs = [[random.normal(size=each.shape) for each in model.weights] for _ in range(5)]
+    stopping = fitting._EarlyStopping("val_loss", mode="min", patience=2)
+    stopping.set_model(model)
+    stopping.on_train_begin()
     assert stopping.best_weights is None
-    for in_memory in (False, True):
-        if in_memory:
-            monkeypatch.setattr(fitting.tempfile, "TemporaryFile", no_room)
-        stopping.best_weights = weights
-        assert (stopping._kept is weights) is in_memory
-        for _ in range(2):
-            for read, each in zip(stopping.best_weights, weights, strict=True):
-                np.testing.assert_array_equal(read, each)
-                assert (read.dtype, read.shape) == (each.dtype, each.shape)
-    stopping.best_weights = None
-    assert stopping.best_weights is None
+    for epoch, loss in enumerate([0.6, 0.5, 0.4, 0.6, 0.7]):
+        model.set_weights(of_epochs[epoch])
+        stopping.on_epoch_end(epoch, {"val_loss": loss})
+        assert stopping.best_epoch == min(epoch, 2)
+        assert isinstance(stopping._kept, list) is in_memory
+    assert stopping.stopped_epoch == 4
+    for read, each in zip(stopping.best_weights, model.weights, strict=True):
+        assert (read.dtype, read.shape) == (each.dtype, tuple(each.shape))
+    stopping.on_train_end()
+    assert_weights(model, of_epochs[2])
+    stopping.best_weights = model.get_weights()  # as a checkpoint sets them
+    model.set_weights([np.zeros(each.shape) for each in model.weights])
+    stopping.on_train_end()
+    assert_weights(model, of_epochs[2])
+
+
+def assert_weights(model, wanted):
+    for weight, value in zip(model.weights, wanted, strict=True):
+        np.testing.assert_array_equal(np.array(weight), value.astype("float32"))
+
+
+def test_without_its_figure_the_last_weights_stay():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    stopping = fitting._EarlyStopping("val_other", mode="min", patience=2)
+    stopping.set_model(model)
+    stopping.on_train_begin()
+    with pytest.warns(UserWarning, match="val_other"):
+        stopping.on_epoch_end(0, {"val_loss": 1.0})
+    model.set_weights(last := [np.ones((3, 2)), np.ones(2)])
+    stopping.on_train_end()
+    assert_weights(model, last)
 
 
 def no_room():

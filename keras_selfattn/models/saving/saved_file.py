@@ -11,6 +11,7 @@ import keras
 from keras_selfattn.errors import RunError
 from keras_selfattn.files.folder_kinds import lacks
 from keras_selfattn.layers import quantized_parts
+from keras_selfattn.layers.weights.settings import weights_to_come
 
 
 def load_file(path: str | Path, *, folders: bool = True) -> keras.Model:
@@ -29,7 +30,8 @@ def load_file(path: str | Path, *, folders: bool = True) -> keras.Model:
     if not file.is_file() or file.suffix != ".keras":
         raise RunError(lacks(Path(path), folders=folders))
     try:
-        return cast(keras.Model, keras.saving.load_model(file))
+        with weights_to_come():
+            return cast(keras.Model, keras.saving.load_model(file))
     except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(
             f"{file} is not a .keras file that can be read: {error}\n"

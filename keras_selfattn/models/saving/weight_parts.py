@@ -1,0 +1,85 @@
+"""Large tables of vectors, read and set by parts: each whole copy would take as much memory again.
+
+A table that is looked up (`tf.gather`) is copied by TensorFlow whenever it is read as a whole; `numpy()`
+copies that, and `np.array` copies it again.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+# The end of the path of the table of tokens of `PretrainedEmbedding`.
+TABLE = "/tokens"
+_PART = 2**21  # numbers, 8 MB
+
+
+def assign(weight: Any, value: Any) -> None:
+    """Set a weight, a large one of TensorFlow by parts, unless several devices have it.
+
+    Args:
+        weight: a variable of Keras.
+        value: an array of its shape, or what has `shape` and returns the array of some rows, `value[a:b]`.
+    """
+    shape = tuple(value.shape)
+    rows = _rows(shape)
+    large = keras.backend.backend() == "tensorflow" and 0 < rows < shape[0]
+    large = large and not hasattr(weight.value, "values")  # of a strategy: the handle would be one device's
+    if not large or shape != tuple(weight.shape):  # of which Keras raises its error
+        weight.assign(value if isinstance(value, np.ndarray) else value[:])
+        return
+    for start in range(0, shape[0], rows):
+        part = np.asarray(value[start : start + rows], weight.dtype)
+        # Python's own way to assign a slice reads the variable first, and so copies all of it.
+        tf.raw_ops.ResourceStridedSliceAssign(
+            ref=weight.value.handle,
+            begin=[start],
+            end=[start + len(part)],
+            strides=[1],
+            value=tf.constant(part),
+        )
+
+
+def parts_of(weight: Any) -> Iterator[np.ndarray]:
+    """Yield the value of a weight: of a table of tokens on TensorFlow rows by rows, otherwise all at once."""
+    if keras.backend.backend() != "tensorflow" or not weight.path.endswith(TABLE):
+        yield np.asarray(keras.ops.convert_to_numpy(weight))
+        return
+    shape = tuple(weight.shape)
+    rows = _rows(shape)
+    for start in range(0, shape[0], rows):
+        yield tf.gather(weight.value, tf.range(start, min(start + rows, shape[0]))).numpy()
+
+
+def array_of(weight: Any) -> np.ndarray:
+    """Return the value of a weight, of which there are no more copies on the way."""
+    return np.asarray(WholeWeight(weight))
+
+
+class WholeWeight:
+    """A weight that becomes an array, by `np.asarray` or `np.array`, without further copies.
+
+    Args:
+        weight: a variable of Keras.
+    """
+
+    def __init__(self, weight: Any) -> None:
+        self._weight = weight
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        shape = tuple(self._weight.shape)
+        found, place = np.empty(shape, dtype or self._weight.dtype), 0
+        for part in parts_of(self._weight):
+            if part.shape == shape:
+                return part if dtype is None else part.astype(dtype)
+            found[place : place + len(part)] = part
+            place += len(part)
+        return found
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """Return how many rows are a part; 0 for what has no rows of several numbers."""
+    return max(_PART // max(math.prod(shape[1:]), 1), 1) if len(shape) > 1 else 0
