@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_selfattn.data.audio import read_audio
+from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, split_rows
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LANGUAGES",
+    "GroupedRows",
     "LabelledRows",
     "LanguageRows",
     "Name",
@@ -34,6 +37,7 @@ __all__ = [
     "load_messages",
     "load_names",
     "read_answers",
+    "read_audio",
     "read_corpus",
     "read_images",
     "read_long_series",

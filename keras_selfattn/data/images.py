@@ -3,12 +3,12 @@
 import re
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.formats.class_folders import class_files
 from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.formats.exif_orientation import exif_orientation
 from keras_selfattn.data.formats.npz_files import read_arrays
@@ -97,7 +97,7 @@ def _from_npz(file: Path) -> LabelledRows:
 
 
 def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
-    files, others = _image_files(folder)
+    files, others = class_files(folder, _ENDINGS, "images")
     if others:
         warn_user(
             f"{folder}: {len(others)} files are not .png, .jpg or .jpeg files in a class's folder and are "
@@ -116,30 +116,6 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     names = [read(f"The name of {str(file.parent)!a}", file.parent.name) for file in files]
     where = [str(file.relative_to(folder)) for file in files]
     return LabelledRows(images, names, str(folder), where, kind=IMAGES, target_kind=ONE_LABEL)
-
-
-def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the images in the classes' folders, in order, and the other files."""
-    files, others = [], []
-    for place in _seen(folder):
-        if not place.is_dir():
-            others.append(place)
-            continue
-        found = list(_seen(place))
-        images = [file for file in found if file.suffix.lower() in _ENDINGS and file.is_file()]
-        if not images:
-            warn_user(f"{place} holds no images: no class is made of it.")
-        files += images
-        others += [file for file in found if file not in set(images)]
-    return files, others
-
-
-def _seen(folder: Path) -> Iterator[Path]:
-    try:
-        places = sorted(folder.iterdir())
-    except OSError as error:
-        raise DataError(f"{folder} cannot be read: {error.strerror}.") from error
-    yield from (place for place in places if not place.name.startswith("."))
 
 
 def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[np.ndarray]:

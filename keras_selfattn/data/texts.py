@@ -16,7 +16,7 @@ from keras_selfattn.data.formats.separators import checked_separator, other_sepa
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import LabelList, LabelReader, is_missing
-from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL
+from keras_selfattn.rows.targets import LABEL_SET, ONE_LABEL, TargetKind
 from keras_selfattn.rows.text_pairs import TEXT_PAIRS
 from keras_selfattn.rows.texts import TEXTS
 from keras_selfattn.rows.written_lists import WrittenList, written_list
@@ -90,16 +90,9 @@ def read_table(
     records = _table_records(file, (text, text_pair, label), separator=separator, has_header=has_header)
     texts = texts_of(file, text, records)
     inputs: Sequence[Any] = texts if text_pair is None else pairs_of(file, texts, text_pair, records)
-    if not any(isinstance(record.get(label), list) for _, record in records):
-        records = _with_lists(file, label, label_separator, records)
-    if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
-        labels: Sequence[Any] = _label_lists(file, label, label_separator, records)
-        several, note = True, ""
-    else:
-        names = _labels(file, label, records)
-        labels, several, note = names, False, _note_of_numbers(names)
+    labels, target_kind, note = labels_of(file, label, label_separator, records)
     kind = TEXTS if text_pair is None else TEXT_PAIRS
-    kinds = {"kind": kind, "target_kind": LABEL_SET if several else ONE_LABEL}
+    kinds = {"kind": kind, "target_kind": target_kind}
     return LabelledRows(inputs, labels, str(file), [line for line, _ in records], note=note, **kinds)
 
 
@@ -203,6 +196,24 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
                 "Lists of tokens are read with the task tokens (--task tokens)."
             )
     return [text_of(record.get(column), f"{file}: the {column!r} in line {line}") for line, record in records]
+
+
+def labels_of(
+    file: Path, column: str, separator: str | None, records: Sequence[Record]
+) -> tuple[Sequence[Any], TargetKind, str]:
+    """Return the labels of a column, their kind, and what is told of them.
+
+    Raises:
+        DataError: for rows without a label, or lists in another form or in some rows only, with the line.
+    """
+    if separator == "":
+        raise DataError("`label_separator` must be at least one character. Received ''.")
+    if not any(isinstance(record.get(column), list) for _, record in records):
+        records = _with_lists(file, column, separator, list(records))
+    if separator is not None or any(isinstance(record.get(column), list) for _, record in records):
+        return _label_lists(file, column, separator, records), LABEL_SET, ""
+    names = _labels(file, column, records)
+    return names, ONE_LABEL, _note_of_numbers(names)
 
 
 def warn_of_absent(file: Path, columns: Sequence[str], records: Sequence[Record], meaning: str) -> None:

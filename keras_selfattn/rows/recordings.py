@@ -1,0 +1,226 @@
+"""Rows that are recordings of sound: samples of one channel, with their rate.
+
+Axes: N (samples).
+"""
+
+import base64
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+from keras_selfattn.rows.containers import ordered_rows
+from keras_selfattn.rows.kind import Curves, RowKind, digest
+from keras_selfattn.rows.sound_files import decoded
+from keras_selfattn.rows.wav_files import HIGHEST_RATE, LOUDEST, LOWEST_RATE, wav_bytes
+
+# The longest example row, in seconds: people hear it at a glance.
+_SHORT = 2.0
+# Points of a picture.
+_POINTS = 300
+# Highest and lowest sample of 16 bits.
+_STEPS = 2**15
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Sound of one channel.
+
+    Args:
+        samples: int16, or float32 in which full scale is 1, `[N]`. As float32 an int16 is divided by 32,768.
+        rate: samples a second, in Hz.
+
+    Raises:
+        DataError: for samples of another kind or shape, or that are not finite; for a rate that is no
+            positive integer.
+
+    Example:
+
+        >>> Recording(np.zeros(400, "int16"), 8000).seconds
+        0.05
+    """
+
+    samples: np.ndarray
+    rate: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", _as_samples(self.samples))
+        rate = self.rate
+        whole = isinstance(rate, int | np.integer) and not isinstance(rate, bool)
+        if not (whole and LOWEST_RATE <= rate <= HIGHEST_RATE):
+            raise DataError(
+                f"A sample rate must be an integer from {LOWEST_RATE:,} to {HIGHEST_RATE:,}, in Hz. Received "
+                f"{rate!r}."
+            )
+        object.__setattr__(self, "rate", int(rate))
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.rate
+
+    def numbers(self) -> np.ndarray:
+        """Return the samples as float32 in which full scale is 1."""
+        return as_floats(self.samples)
+
+    def wav(self) -> bytes:
+        """Return a WAV file of it, with the samples as they are."""
+        return wav_bytes(self.samples, self.rate)
+
+
+class Recordings(RowKind[Recording]):
+    """Recordings of sound."""
+
+    name, subject, plural, unit = "recording", "sound", "Recordings", "samples"
+
+    def are_rows(self, x: Any) -> bool:
+        """Return True if `x` is a list of recordings, or one of them, which is refused; not features."""
+        return isinstance(x, list | tuple | str | bytes | os.PathLike | Recording)
+
+    def read(self, x: Any) -> list[Recording]:
+        return as_recordings(x)
+
+    def key(self, row: Recording) -> Hashable:
+        # Of the numbers that a model reads: the same as int16 and as floats, in WAV and in FLAC.
+        return row.rate, digest(row.numbers())
+
+    def length(self, row: Recording) -> int:
+        return len(row.samples)
+
+    def is_short(self, row: Recording) -> bool:
+        return 0 < row.seconds <= _SHORT
+
+    def as_json(self, row: Recording) -> Any:
+        """Return a WAV file of a recording, as JSON has bytes: under "b64"."""
+        return {"b64": base64.b64encode(row.wav()).decode()}
+
+    def shown(self, row: Recording) -> str:
+        return f"{row.seconds:.2f} s of sound"
+
+    def picture(self, row: Recording) -> Curves:
+        """Return the highest and the lowest sample of each stretch."""
+        stretches = np.array_split(row.numbers(), min(_POINTS, max(1, len(row.samples))))
+        ends = [(part.max(initial=0), part.min(initial=0)) for part in stretches]
+        return Curves(np.array(ends, np.float32))
+
+
+RECORDINGS = Recordings()
+
+
+def as_recordings(x: Any) -> list[Recording]:
+    """Return recordings in any container as a list.
+
+    Args:
+        x: of each row a `Recording`; the path of a file; the bytes of one; a pair `(samples, rate)`; or a
+            mapping with "array" and "sampling_rate", or with "bytes" or "path", as `datasets` has them. Files
+            are WAV, or what `soundfile` reads; channels become one by their mean.
+
+    Raises:
+        DataError: for anything else, with the row's number; samples without a rate are no sound.
+
+    Example:
+
+        >>> [row.rate for row in as_recordings([(np.zeros(80), 8000)])]
+        [8000]
+    """
+    x = ordered_rows(x)
+    if not isinstance(x, list | tuple):
+        raise DataError(
+            "Recordings come in a list: of files' paths or bytes, or of pairs (samples, rate). Received "
+            f"{type(x).__name__}."
+        )
+    return [_recording(f"Recording {place} (counted from 0)", each) for place, each in enumerate(x)]
+
+
+def as_floats(samples: np.ndarray) -> np.ndarray:
+    """Return samples as float32 in which full scale is 1."""
+    return samples.astype(np.float32) / _STEPS if samples.dtype == np.int16 else samples
+
+
+def _recording(where: str, given: Any) -> Recording:
+    if isinstance(given, Recording):
+        return given
+    if isinstance(given, bytes | bytearray | memoryview):
+        return Recording(*decoded(bytes(given), where))
+    if isinstance(given, str | os.PathLike):
+        return read_recording(given)
+    if isinstance(given, Mapping):
+        return _of_mapping(where, given)
+    if isinstance(given, tuple) and len(given) == 2:
+        return _of_pair(where, *given)
+    raise DataError(
+        f"{where} must be a file's path or bytes, or a pair (samples, rate): a sample rate is never guessed. "
+        f"Received {_shown(given)}."
+    )
+
+
+def read_recording(path: Any) -> Recording:
+    """Return the sound of a file.
+
+    Raises:
+        DataError: for a file that is missing, or cannot be read as sound, with its name.
+    """
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        why = getattr(error, "strerror", error)
+        raise DataError(f"{file} cannot be read: {why}. Current folder: {Path.cwd()}.") from error
+    return Recording(*decoded(content, str(file)))
+
+
+def _of_mapping(where: str, given: Mapping[Any, Any]) -> Recording:
+    if given.get("array") is not None and "sampling_rate" in given:
+        return _of_pair(where, given["array"], given["sampling_rate"])
+    content, path = given.get("bytes"), given.get("path")
+    if isinstance(given.get("b64"), str):  # as `Recordings.as_json` writes it
+        try:
+            content = base64.b64decode(given["b64"], validate=True)
+        except ValueError as error:
+            raise DataError(f'{where}: its "b64" is no base64: {error}.') from error
+    if isinstance(content, bytes | bytearray | memoryview):
+        return Recording(*decoded(bytes(content), f"{where}, {path or 'bytes'}"))
+    if content is None and isinstance(path, str | os.PathLike):
+        return read_recording(path)
+    if content is not None:
+        raise DataError(f'{where}: its "bytes" must be bytes. Received {_shown(content)}.')
+    raise DataError(
+        f'{where} must have "array" and "sampling_rate", or "bytes" or "path", as `datasets` has them. '
+        f"Received a mapping of {', '.join(map(str, given)) or 'nothing'}."
+    )
+
+
+def _of_pair(where: str, samples: Any, rate: Any) -> Recording:
+    try:
+        return Recording(np.asarray(samples), rate)
+    except (DataError, ValueError) as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _as_samples(given: Any) -> np.ndarray:
+    values = np.asarray(given)
+    if values.ndim != 1 or (values.dtype.kind != "f" and values.dtype != np.int16):
+        raise DataError(
+            "Samples must be int16, or floats in which full scale is 1, of one channel, [samples]. Received "
+            f"{values.dtype} of shape {values.shape}."
+        )
+    if values.dtype == np.int16:
+        return values
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32, copy=False)
+    fits = np.abs(values) <= LOUDEST
+    if not fits.all():
+        place = int(np.argmin(fits))
+        raise DataError(
+            f"Samples must be finite numbers of at most 1e9. Received {values[place]} as sample {place}."
+        )
+    return values
+
+
+def _shown(given: Any) -> str:
+    if hasattr(given, "shape"):
+        return f"an array of shape {np.shape(given)}"
+    return f"{type(given).__name__} {given!r:.60}"
