@@ -5,7 +5,15 @@ from keras_selfattn.extras import importing, require
 require("train", __name__)
 
 with importing("train", __name__):
-    from keras_selfattn.models.config import ImageConfig, ScoreConfig, SequenceConfig, TextConfig, TokenConfig
+    from keras_selfattn.models.audio.classifier import AudioClassifier
+    from keras_selfattn.models.config import (
+        AudioConfig,
+        ImageConfig,
+        ScoreConfig,
+        SequenceConfig,
+        TextConfig,
+        TokenConfig,
+    )
     from keras_selfattn.models.images.classifier import ImageClassifier
     from keras_selfattn.models.loading import load
     from keras_selfattn.models.pretrained.fine_tuning_config import (
@@ -26,6 +34,8 @@ with importing("train", __name__):
     from keras_selfattn.models.tokens.classifier import TokenClassifier
 
 __all__ = [
+    "AudioClassifier",
+    "AudioConfig",
     "FineTunedConfig",
     "FineTunedScoreConfig",
     "FineTunedTokenConfig",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.heads.class_heads import BITS, ClassHead, Head, LabelHead, MultiLabelHead
@@ -55,6 +57,11 @@ class Classifier(RawModel):
                 found.check_all_occur()
             y = found.several() if kind.target_kind == LABEL_SET else found.one_hot()
         return super().read_rows(x, y, weights, kind)
+
+    def _indicators(self, targets: Sequence[Any]) -> np.ndarray:
+        """Return 1 for each label of a row, else 0, `[rows, C]`."""
+        found = np.asarray(self.head.encoded(targets))
+        return found if self.multi_label else np.eye(len(self.labels))[found]
 
     def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
         """Return the most likely label of each row; if rows can have several, those that are likely.

@@ -222,6 +222,59 @@ class ImageConfig(EncoderConfig):
 
 
 @dataclass(frozen=True)
+class AudioConfig(EncoderConfig):
+    """Config of an `AudioClassifier`: the fields of `EncoderConfig`, and these. Every default works.
+
+    Args:
+        sample_rate: samples a second, in Hz, divisible by 100, to which all recordings are resampled. None
+            for the lowest rate of the training recordings, 16,000 at most and 8,000 at least: what is above
+            half of it is in some of them only.
+        bands: mel bands of a frame.
+        channels: of the two convolutions before attention, each of which halves frames and bands.
+        window: positions of 40 ms to attend to on either side. The cost of a recording grows with its length,
+            not with its square.
+        training_span: frames of 10 ms that a training step reads of a longer recording: a random span in each
+            epoch. Predictions use all frames.
+        augment: True changes the frames at random in training: other voices, another speed, and bands and
+            frames that are left out (`SpecAugment`).
+        kernels: random convolutions beside attention; 0 for attention alone.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> AudioConfig(sample_rate=8000).bands
+        40
+    """
+
+    width: int = 96
+    dropout: float = 0.2
+    sample_rate: int | None = None
+    bands: int = 40
+    channels: int = 32
+    window: int = 64
+    training_span: int = 1000
+    augment: bool = True
+    kernels: int = 2000
+
+    training_only: ClassVar[frozenset[str]] = EncoderConfig.training_only | {"training_span", "augment"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("bands", "channels", "window", "training_span"):
+            check_count(name, getattr(self, name))
+        check_flag("augment", self.augment)
+        if not is_count(self.kernels, 0):
+            raise ConfigError(f"`kernels` must be 0 or a positive integer. Received {self.kernels!r}.")
+        rate = self.sample_rate
+        if rate is not None and (not is_count(rate, 1000) or rate % 100):
+            raise ConfigError(
+                f"`sample_rate` must be an integer of at least 1,000 Hz, divisible by 100. Received {rate!r}."
+            )
+
+
+@dataclass(frozen=True)
 class TokenConfig(EncoderConfig):
     """Config of a `TokenClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 

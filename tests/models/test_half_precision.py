@@ -27,7 +27,16 @@ TEXTS = [" ".join(row) for row in TOKENS]
 PAIRS = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True))
 PIECES = ["a good film . bad the films badly"] * 400  # 12 pieces each
 SERIES = [RANDOM.normal(size=(48, 2)).cumsum(axis=0).astype("float32") for _ in range(160)]
+SOUNDS = [(RANDOM.normal(size=4000), 8000) for _ in range(48)]
 IMAGES = RANDOM.uniform(size=(48, 12, 12, 3)).astype("float32")
+PROMPTED = {
+    "modules__json": [
+        {"type": f"sentence_transformers.models.{kind}", "path": path}
+        for kind, path in {"Transformer": "", "Pooling": "1_Pooling"}.items()
+    ],
+    "1_Pooling/config__json": {"pooling_mode": "mean", "include_prompt": False},
+    "config_sentence_transformers__json": {"prompts": {"a": "a film "}, "default_prompt_name": "a"},
+}
 
 
 def alternating(rows):
@@ -91,6 +100,11 @@ CASES = {
         IMAGES,
         one_label(IMAGES),
     ),
+    "sound": lambda folder: (
+        learned(models.AudioClassifier(SMALL | {"channels": 4, "kernels": 20}), SOUNDS, alternating(SOUNDS)),
+        SOUNDS,
+        one_label(SOUNDS),
+    ),
     "masked words": lambda folder: (learned(models.MaskedTokenModel(SMALL), TEXTS), TEXTS, None),
     "masked pieces": lambda folder: (
         learned(models.MaskedTokenModel(start=write_folder(folder, ELECTRA)), PIECES),
@@ -126,6 +140,11 @@ CASES = {
         TEXTS[:1] * len(TEXTS),
     ),
     "vectors": lambda folder: (models.TextEncoder(start=write_folder(folder, BERT)), PIECES, None),
+    "vectors without a prompt": lambda folder: (
+        models.TextEncoder(start=write_folder(folder, BERT, **PROMPTED)),
+        PIECES,
+        None,
+    ),
 }
 
 

@@ -17,21 +17,16 @@ from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count, is_count
 from keras_selfattn.models.core.encoder_core import encoded
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.raw_model import RawModel
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
-from keras_selfattn.models.series.wide_readout import fit_wide
+from keras_selfattn.models.series.wide_readout import SHARES, fit_wide, wide_logits
 from keras_selfattn.rows.series import SERIES, as_series, warn_of_axes
 
 Tensor = Any
 
 # Standard deviation of the training noise, so that no single value decides.
 _NOISE = 0.05
-# Initial shares of attention and the random convolutions. With few rows the convolutions are right more
-# often, and a little attention improves the probabilities. Fewer than 100 validation rows are too noisy to
-# fit the shares.
-_SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 
 @dataclass(frozen=True)
@@ -256,12 +251,6 @@ class SeriesClassifier(SeriesModel, Classifier):
             return super()._build_core(head)
         values = keras.Input((None, self.num_features), dtype="float32", name="values")
         frames = Frames(name="frames")(values)  # [B, T, F]
-        wide = RandomConvolutions(self.config.kernels, self.longest or 1, name="wide")(frames)  # [B, N]
-        classes = len(self.labels)
-        wide = keras.layers.Dense(classes, trainable=False, dtype="float32", name="readout")(wide)  # [B, C]
-        return keras.Model(values, head.outputs(self._pooled(frames), wide, _SHARES), name="core")
-
-    def _indicators(self, targets: Sequence[Any]) -> np.ndarray:
-        """Return 1 for each label of a row, else 0, `[rows, C]`."""
-        found = np.asarray(self.head.encoded(targets))
-        return found if self.multi_label else np.eye(len(self.labels))[found]
+        convolutions = RandomConvolutions(self.config.kernels, self.longest or 1, name="wide")
+        wide = wide_logits(frames, convolutions, len(self.labels))
+        return keras.Model(values, head.outputs(self._pooled(frames), wide, SHARES), name="core")

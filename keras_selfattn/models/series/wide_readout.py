@@ -4,6 +4,7 @@ Axes: B (rows), N (features), C (outputs).
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from keras_selfattn.models.batches.length_sorted import LengthSortedBatches
 from keras_selfattn.models.batches.shapes import compiled, lengths_allowed
 from keras_selfattn.models.batches.subsampling import stratified_subsample
+from keras_selfattn.models.heads.probabilities import Shares
 from keras_selfattn.models.series.frame_layers import real_frames
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions
 from keras_selfattn.models.series.ridge import fit_ridge, kind_products, left_out
 
 # The first weights of the kinds of features, as `RandomConvolutions.sizes` lists them. Differences are noise
@@ -22,12 +25,27 @@ _CHANGES = (0.0, 0.3, 3.0)
 _GAIN = 0.99
 # The most rows for the fit of a readout, and for the choice of the weights: costs grow with their cube.
 _MOST_ROWS, _MOST_TO_CHOOSE = 2000, 600
+# Initial shares of attention and the random convolutions. With few rows the convolutions are right more
+# often, and a little attention improves the probabilities. Fewer than 100 validation rows are too noisy to
+# fit the shares.
+SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 # Rows in a batch, and its `window`, the cost of a frame: long rows come in smaller batches.
 _BATCH, _WINDOW = 32, 48
 # The tried scales of the readout, evenly in their logarithm, and the smoothing of each label: predictions for
 # left-out rows are nearly always right, so without smoothing no scale would be too large.
 _SCALES = np.geomspace(0.3, 60, 80)
 _DOUBT = 0.05
+
+
+def wide_logits(frames: Any, wide: RandomConvolutions, classes: int) -> Any:
+    """Return the logits `[B, C]` of the layers "wide" and "readout", of masked, standardised frames.
+
+    Args:
+        frames: float `[B, T, F]`.
+        wide: the random convolutions, a layer of this name.
+        classes: C.
+    """
+    return keras.layers.Dense(classes, trainable=False, dtype="float32", name="readout")(wide(frames))
 
 
 def fit_wide(

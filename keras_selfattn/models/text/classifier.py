@@ -106,9 +106,8 @@ class TextClassifier(TextModel, Classifier):  # pyright: ignore[reportIncompatib
         """Return the classifier of a folder of the Hugging Face kind, with its head; it needs no training.
 
         The folder is one that `TextEncoder` reads, and its `config.json` names a model
-        "…ForSequenceClassification" of BERT, DistilBERT, ELECTRA, ModernBERT, MPNet, RoBERTa or XLM-RoBERTa,
-        with two labels or more. The probabilities are those of `transformers`. `fit` trains it further, on
-        rows with labels that it knows.
+        "…ForSequenceClassification" of one of its families, with two labels or more. The probabilities are
+        those of `transformers`. `fit` trains it further, on rows with labels that it knows.
 
         Args:
             folder: the folder, or its name in the Hugging Face hub.

@@ -112,5 +112,6 @@ class MaskedPieces:
 def _special(tokenizer: Any) -> set[int]:
     """Return the ids of the tokens that are no pieces of a text."""
     names = ("unknown", "cls", "sep", "pad", "mask")
-    found = {tokenizer.id_of(getattr(tokenizer.settings, name)) for name in names}
+    tokens = (getattr(tokenizer.settings, name) for name in names)
+    found = {tokenizer.id_of(token) for token in tokens if token is not None}
     return found | {tokenizer.written_padding}

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from pretrained_folders import (
     BERT,
+    DEBERTA,
     DISTILBERT,
     ELECTRA,
     MPNET,
@@ -75,7 +76,7 @@ def assert_same(found, wanted):
 
 
 @pytest.mark.parametrize(
-    "config", [BERT, DISTILBERT, ELECTRA, ROBERTA, XLM_ROBERTA, MPNET], ids=lambda c: c["model_type"]
+    "config", [BERT, DEBERTA, DISTILBERT, ELECTRA, ROBERTA, XLM_ROBERTA, MPNET], ids=lambda c: c["model_type"]
 )
 def test_logits_at_hidden_places_are_those_of_the_folders_head_by_numpy(tmp_path, config):
     tensors, head = weights_of(config), head_of(config)

@@ -1,0 +1,1 @@
+"""The classifier of recordings of sound."""

@@ -1,0 +1,301 @@
+"""Layers of models of sound: standardise log-mel frames, change them at random in training, subsample them.
+
+Axes: B (batch), T (frames), M (mel bands), P (positions), C (channels), D (width).
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.layers.weights.projection import Dense
+from keras_selfattn.models.images.patches import Conv2D
+from keras_selfattn.models.series.frame_layers import real_frames, statistics
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions
+
+Tensor = Any
+
+# Deviations at which values are clipped.
+_MOST = 20.0
+# Taps of a convolution along both axes, and its step.
+_TAPS, _STEP = 3, 2
+# Frames of a window of random convolutions: 10 s.
+_WINDOW = 1000
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class MelFrames(keras.layers.Layer):
+    """Subtract the loudness of each row, and standardise each band by the training rows.
+
+    The loudness is the mean over all bands and real frames of a row, so that a gain, a factor of all samples,
+    has no effect but in bands as quiet as the bank's floor. Frames of NaN are padding, and masked; they
+    become 0.
+
+    Call arguments:
+        inputs: float `[batch, frames, bands]`, logarithms of energies.
+
+    Returns:
+        float32 `[batch, frames, bands]`, none beyond 20 deviations.
+
+    Weights: mean and deviation of each band, `[bands]`, not trainable; `learn` sets them.
+
+    Example:
+
+        >>> import numpy as np
+        >>> layer = MelFrames()
+        >>> layer.learn([np.array([[0.0, 2.0], [4.0, 2.0]], "float32")])
+        >>> print(np.asarray(layer(np.array([[[3.0, 5.0], [np.nan, np.nan]]], "float32")))[0])
+        [[-0.5  1. ]
+         [ 0.   0. ]]
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32", **kwargs})
+
+    def build(self, input_shape: tuple) -> None:
+        options: Any = {"shape": (input_shape[-1],), "trainable": False, "dtype": "float32"}
+        self.mean = self.add_weight(name="mean", initializer="zeros", **options)
+        self.deviation = self.add_weight(name="deviation", initializer="ones", **options)
+
+    def learn(self, rows: list[np.ndarray]) -> None:
+        """Set mean and deviation to those of rows `[T, M]`, each without its loudness."""
+        if not self.built:
+            self.build((None, None, rows[0].shape[1]))
+        mean, deviation = statistics(np.concatenate([row - row.mean() for row in rows if len(row)]))
+        self.mean.assign(mean)
+        self.deviation.assign(deviation)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        inputs = ops.cast(inputs, "float32")
+        real = ops.expand_dims(real_frames(inputs), 2)  # [B, T, 1]
+        values = ops.where(real, inputs, 0.0)
+        count = ops.sum(ops.cast(real, "float32"), axis=(1, 2), keepdims=True) * inputs.shape[-1]
+        loudness = ops.sum(values, axis=(1, 2), keepdims=True) / ops.maximum(count, 1.0)
+        scaled = (values - loudness - self.mean) / self.deviation
+        return ops.where(real, ops.clip(scaled, -_MOST, _MOST), 0.0)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
+        return real_frames(inputs)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SpecAugment(keras.layers.Layer):
+    """Change frames at random, in training only: other voices, another speed, and bands and frames left out.
+
+    Bands are stretched by up to `warp` in either direction, as a longer or shorter vocal tract does, and
+    frames by up to `speed`, both by linear interpolation. Then up to `masks` runs of bands, and as many of
+    frames, become 0, the training rows' mean; a run is up to a fifth of the bands, or of the row's real
+    frames, long.
+
+    Args:
+        warp, speed: shares in [0, 1).
+        masks: runs along each axis.
+        seed: int; None draws one.
+
+    Call arguments:
+        inputs: float `[batch, frames, bands]`, 0 where it is padding.
+        mask: bool `[batch, frames]`.
+        training: the layer acts only if True.
+
+    Returns:
+        float `[batch, frames, bands]`. A row that gets longer is cut at its real frames; in one that gets
+        shorter, the last frame is repeated.
+
+    Example:
+
+        >>> import numpy as np
+        >>> SpecAugment(seed=1)(np.ones((1, 4, 8), "float32"), training=True).shape
+        TensorShape([1, 4, 8])
+
+    Reference: Park et al. 2019, "SpecAugment"; Jaitly and Hinton 2013, "Vocal Tract Length Perturbation
+        (VTLP)
+    improves speech recognition" (bands); Ko et al. 2015, "Audio augmentation for speech recognition" (speed).
+    """
+
+    def __init__(
+        self,
+        *,
+        warp: float = 0.05,
+        speed: float = 0.15,
+        masks: int = 1,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.warp, self.speed, self.masks, self.seed = warp, speed, masks, seed
+        self._draws = keras.random.SeedGenerator(seed)
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+        if not training:
+            return inputs
+        batch, frames, bands = ops.shape(inputs)[0], ops.shape(inputs)[1], inputs.shape[-1]
+        real = ops.ones((batch, frames), "float32") if mask is None else ops.cast(mask, "float32")
+        count = ops.sum(real, axis=1)  # [B]
+        every = ops.ones_like(count) * bands
+        # A frame more, so that there is one to be gathered.
+        x: Any = ops.pad(inputs, [[0, 0], [0, 1], [0, 0]])
+        x = self._stretched(self._stretched(x, self.warp, every, 2), self.speed, count, 1)
+        x = ops.reshape(x[:, :frames], (batch, frames, bands))  # TensorFlow has forgotten the bands
+        for _ in range(self.masks):
+            x = x * self._kept(every, bands)[:, None, :]
+            x = x * self._kept(count, frames)[:, :, None]
+        return x * ops.cast(real[:, :, None], x.dtype)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("warp", "speed", "masks", "seed")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+    def _stretched(self, x: Tensor, most: float, count: Tensor, axis: int) -> Tensor:
+        """Return `[B, T, M]` stretched along an axis, by another factor in each row.
+
+        Behind the first `count [B]` places, the last of them is repeated.
+        """
+        size: Any = ops.shape(x)[axis]
+        factor = self._uniform(ops.shape(x)[0], 1 - most, 1 + most)[:, None]  # [B, 1]
+        last = ops.maximum(count - 1.0, 0.0)[:, None]
+        places: Any = ops.minimum(ops.arange(size, dtype="float32")[None] * factor, last)  # [B, size]
+        below: Any = ops.floor(places)
+        share: Any = ops.cast(ops.expand_dims(places - below, 3 - axis), x.dtype)
+        above = ops.expand_dims(ops.cast(ops.minimum(below + 1, last), "int32"), 3 - axis)
+        below = ops.expand_dims(ops.cast(below, "int32"), 3 - axis)
+        return ops.take_along_axis(x, below, axis) * (1 - share) + ops.take_along_axis(x, above, axis) * share
+
+    def _kept(self, count: Tensor, size: Any) -> Tensor:
+        """Return 0 in a run of up to a fifth of the first `count [B]` of `size` places, else 1, `[B, T]`."""
+        length = self._uniform(ops.shape(count)[0], 0.0, 0.2) * count
+        begin = self._uniform(ops.shape(count)[0], 0.0, 1.0) * (count - length)
+        places = ops.arange(size, dtype="float32")[None]
+        inside = ops.logical_and(places >= begin[:, None], places < (begin + length)[:, None])
+        return ops.cast(ops.logical_not(inside), self.compute_dtype)
+
+    def _uniform(self, batch: Any, low: float, high: float) -> Tensor:
+        return keras.random.uniform((batch,), low, high, dtype="float32", seed=self._draws)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class ConvSubsampling(keras.layers.Layer):
+    """Make positions of frames by two convolutions, 3 x 3 with steps of 2 along frames and bands.
+
+    A position sees 7 frames; there is one for every 4 frames. The positions of a row do not depend on the
+    padding of its batch: no convolution sees a masked frame.
+
+    Args:
+        width: features D of a position.
+        channels: C, of both convolutions.
+
+    Call arguments:
+        inputs: float `[batch, frames, bands]`.
+        mask: bool `[batch, frames]`, True = a real frame; propagated by Keras.
+
+    Returns:
+        float `[batch, positions, width]`, masked where a position has no real frame.
+
+    Example:
+
+        >>> import numpy as np
+        >>> ConvSubsampling(8, channels=4)(np.zeros((1, 9, 40), "float32")).shape
+        TensorShape([1, 3, 8])
+
+    Reference: Dong et al. 2018, "Speech-Transformer", section 3.3.
+    """
+
+    def __init__(self, width: int, channels: int = 32, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.width, self.channels = width, channels
+        policy = self.dtype_policy
+        self._first, self._second = (
+            Conv2D(channels, _TAPS, _STEP, data_format="channels_last", dtype=policy, name=name)
+            for name in ("first", "second")
+        )
+        self._outputs = Dense(width, dtype=policy, name="outputs")
+
+    def build(self, input_shape: tuple) -> None:
+        self._features = _halved(_halved(input_shape[-1])) * self.channels
+        self._first.build((None, None, None, 1))
+        self._second.build((None, None, None, self.channels))
+        self._outputs.build((None, None, self._features))
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, inputs.dtype)
+        x: Any = ops.expand_dims(inputs * ops.expand_dims(real, 2), 3)  # [B, T, M, 1]
+        shape: Any = ()
+        for layer in (self._first, self._second):
+            real = real[:, ::_STEP]
+            shape = ops.shape(real)
+            found = ops.cast(self._convolved(layer, x, shape), self.compute_dtype)
+            x = keras.activations.gelu(found) * ops.expand_dims(real, (2, 3))  # [B, T / 2, M / 2, C]
+        x = ops.reshape(x, (*shape, self._features))
+        return ops.cast(self._outputs(x), self.compute_dtype) * ops.expand_dims(real, 2)
+
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor | None:
+        return None if mask is None else mask[:, :: _STEP**2]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        length = None if input_shape[1] is None else _halved(_halved(input_shape[1]))
+        return (input_shape[0], length, self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "width": self.width, "channels": self.channels}
+
+    def _convolved(self, layer: Any, x: Tensor, shape: Any) -> Tensor:
+        """Return a convolution of `[B, T, M, C]`, which is `[B, T / 2, M / 2, C]`; shape is `[B, T / 2]`.
+
+        TensorFlow's returns its input if there are no rows, and fails if there are fewer frames than it
+        spans: so there are more, which are left out again.
+        """
+        rows, frames = shape
+        more = max(0, 1 - rows) if isinstance(rows, int) else ops.maximum(1 - rows, 0)
+        # Not by the padding below, which becomes a part of the convolution.
+        x = ops.concatenate([x, ops.zeros((more, *ops.shape(x)[1:]), x.dtype)], axis=0)
+        return layer(ops.pad(x, [[0, 0], [1, _TAPS - 1], [1, 1], [0, 0]]))[:rows, :frames]
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class WindowedConvolutions(RandomConvolutions):
+    """`RandomConvolutions` of a recording's windows of 10 s, one after the other; the mean of their features.
+
+    A window counts by its real frames. So the memory of a long recording is that of a window, and one of up
+    to 10 s has the features of `RandomConvolutions`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> layer = WindowedConvolutions(10, longest=50)
+        >>> layer(np.ones((1, 30, 2), "float32")).shape
+        TensorShape([1, 168])
+    """
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+        rows, length = ops.shape(inputs)[0], ops.shape(inputs)[1]
+        if training or (isinstance(length, int) and length <= _WINDOW):
+            return super().call(inputs, mask, training)
+        real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, "float32")
+        features = inputs.shape[-1]
+        of_window = super().call
+
+        def step(begin: Any, total: Any, count: Any) -> tuple[Any, Any, Any]:
+            frames, known = inputs[:, begin : begin + _WINDOW], real[:, begin : begin + _WINDOW]
+            frames = ops.reshape(frames, (rows, ops.shape(frames)[1], features))
+            here = ops.sum(known, axis=1, keepdims=True)  # [B, 1]
+            return begin + _WINDOW, total + here * of_window(frames, known), count + here
+
+        state: Any = (0, ops.zeros((rows, sum(self.sizes(features)))), ops.zeros((rows, 1)))
+        if isinstance(length, int):
+            for _ in range(0, length, _WINDOW):
+                state = step(*state)
+        else:
+            state = ops.while_loop(lambda begin, *_: begin < length, step, state)
+        return state[1] / ops.maximum(state[2], 1.0)
+
+
+def _halved(size: int) -> int:
+    return -(-size // _STEP)

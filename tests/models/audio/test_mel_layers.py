@@ -1,0 +1,167 @@
+"""Layers of models of sound: what padding, gain, chance and lengths change, and what they do not."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_selfattn.models.audio.mel_layers import (
+    ConvSubsampling,
+    MelFrames,
+    SpecAugment,
+    WindowedConvolutions,
+)
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions
+
+RANDOM = np.random.default_rng(0)
+ANY, KNOWN = tf.TensorSpec([None, None, 4]), tf.TensorSpec([None, None], tf.bool)
+
+
+def random(*shape):
+    return RANDOM.normal(size=shape).astype("float32")
+
+
+def padded(rows, length):
+    found = np.full((len(rows), length, rows[0].shape[1]), np.nan, "float32")
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row
+    return found
+
+
+def test_frames_lose_their_loudness_and_are_standardised():
+    rows = [random(5, 3) + 4, random(9, 3) - 2]
+    layer = MelFrames()
+    layer.learn(rows)
+    level = [row - row.mean() for row in rows]
+    mean, deviation = np.concatenate(level).mean(axis=0), np.concatenate(level).std(axis=0)
+    found = np.asarray(layer(padded(rows, 11)))
+    for row, each in zip(level, found, strict=True):
+        np.testing.assert_allclose(each[: len(row)], (row - mean) / deviation, atol=1e-5)
+        assert not each[len(row) :].any()
+    # A gain is the same number in every logarithm.
+    np.testing.assert_allclose(layer(padded(rows, 11) + 3), found, atol=1e-5)
+    mask = np.asarray(layer.compute_mask(padded(rows, 11)))
+    assert mask.sum(axis=1).tolist() == [5, 9]
+
+
+def test_frames_of_nothing_are_zeros():
+    layer = MelFrames()
+    assert not np.asarray(layer(np.full((2, 3, 4), np.nan, "float32"))).any()
+    assert layer(np.zeros((2, 0, 4), "float32")).shape == (2, 0, 4)
+    assert layer(np.zeros((0, 3, 4), "float32")).shape == (0, 3, 4)
+    # Silence is the same in all bands.
+    layer.learn([np.full((3, 4), -13.8, "float32")])
+    assert np.isfinite(layer(np.full((1, 3, 4), -13.8, "float32"))).all()
+
+
+def test_nothing_is_changed_outside_of_training():
+    x = random(2, 6, 4)
+    np.testing.assert_array_equal(SpecAugment()(x), x)
+
+
+def test_rows_are_changed_each_in_its_own_way_and_by_the_seed():
+    x = np.repeat(random(1, 60, 40), 3, axis=0)
+    first, again = (np.asarray(SpecAugment(seed=4)(x, training=True)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first[0], first[1])
+    assert not np.allclose(first, SpecAugment(seed=5)(x, training=True))
+
+
+def test_masks_leave_out_runs_of_bands_and_of_real_frames():
+    x = np.ones((64, 50, 40), "float32")
+    mask = np.arange(50)[None] < np.arange(64)[:, None]  # 0 to 50 real frames
+    layer = SpecAugment(warp=0.0, speed=0.0, masks=1, seed=0)
+    found = np.asarray(layer(x * mask[..., None], mask=mask, training=True))
+    assert set(np.unique(found)) == {0, 1}
+    assert not found[~mask].any()
+    for row, real in zip(found, mask.sum(axis=1), strict=True):
+        hidden = real - row[:real].any(axis=1).sum()
+        assert 0 <= hidden <= np.ceil(0.2 * real) + 1
+        if row.any():
+            left_out = 40 - row.any(axis=0).sum()
+            assert left_out <= 9
+            gaps = np.flatnonzero(np.diff(row.any(axis=0).astype(int)))
+            assert len(gaps) <= 2  # one run
+
+
+def test_a_row_is_changed_alike_with_any_padding():
+    x, more = random(3, 20, 8), np.zeros((3, 9, 8), "float32")
+    mask = np.ones((3, 20), bool)
+    alone = np.asarray(SpecAugment(seed=2)(x, mask=mask, training=True))
+    padded = SpecAugment(seed=2)(
+        np.concatenate([x, more], 1), mask=np.pad(mask, [(0, 0), (0, 9)]), training=True
+    )
+    np.testing.assert_allclose(np.asarray(padded)[:, :20], alone, atol=1e-6)
+
+
+def test_stretching_is_a_linear_interpolation():
+    x = np.tile(np.arange(40.0, dtype="float32"), (8, 5, 1))
+    found = np.asarray(SpecAugment(warp=0.2, speed=0.0, masks=0, seed=0)(x, training=True))
+    for row in found:
+        factor = row[0, 1]
+        assert 0.8 <= factor <= 1.2
+        np.testing.assert_allclose(row, np.tile(np.minimum(np.arange(40) * factor, 39), (5, 1)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8, 9, 31])
+def test_subsampling_is_two_convolutions(length):
+    layer = ConvSubsampling(6, channels=3)
+    x = random(2, length, 10)
+    found = np.asarray(layer(x))
+    weights = {each.path.split("/")[-2:][0] + each.name: np.asarray(each) for each in layer.weights}
+    value = x[..., None]
+    for name in ("first", "second"):
+        kernel = weights[f"{name}kernel"]
+        around = np.pad(value, [(0, 0), (1, 1), (1, 1), (0, 0)])
+        value = tf.nn.conv2d(around, kernel, 2, "VALID") + weights[f"{name}bias"]
+        value = np.asarray(keras.activations.gelu(value))
+    rows = value.reshape(2, value.shape[1], -1)
+    wanted = rows @ weights["outputskernel"] + weights["outputsbias"]
+    assert found.shape == (2, -(-length // 4), 6) == layer.compute_output_shape((2, length, 10))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 4, 5, 7])
+def test_positions_do_not_depend_on_padding(length):
+    layer, row = ConvSubsampling(6, channels=3), random(1, length, 10)
+    alone = np.asarray(layer(row, mask=np.ones((1, length), bool)))
+    for more in (1, 2, 3, 6):
+        x = np.concatenate([row, random(1, more, 10)], axis=1)
+        mask = np.arange(length + more)[None] < length
+        found = np.asarray(layer(x, mask=mask))
+        positions = -(-length // 4)
+        np.testing.assert_allclose(found[:, :positions], alone, atol=1e-6)
+        assert not found[:, positions:].any()
+        assert np.asarray(layer.compute_mask(x, mask)).sum() == positions
+
+
+def test_no_rows_and_no_frames_have_no_positions():
+    layer = ConvSubsampling(6, channels=3)
+    assert layer(np.zeros((2, 0, 10), "float32")).shape == (2, 0, 6)
+    assert layer(np.zeros((0, 9, 10), "float32")).shape == (0, 3, 6)
+
+
+@pytest.mark.slow
+def test_random_convolutions_of_long_rows_are_the_mean_of_their_windows():
+    layer, plain = WindowedConvolutions(10, longest=50), RandomConvolutions(10, longest=50)
+    rows = [random(length, 4) for length in (2300, 1000, 30, 1)]
+    x = np.nan_to_num(padded(rows, 2400))
+    mask = np.arange(2400)[None] < np.array([2300, 1000, 30, 1])[:, None]
+    traced = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=[ANY, KNOWN])
+    for found in (np.asarray(layer(x, mask=mask)), np.asarray(traced(x, mask))):
+        for row, each in zip(rows, found, strict=True):
+            parts = [row[begin : begin + 1000] for begin in range(0, len(row), 1000)]
+            features = np.concatenate([np.asarray(plain(part[None])) for part in parts])
+            wanted = np.average(features, axis=0, weights=list(map(len, parts)))
+            np.testing.assert_allclose(each, wanted, atol=2e-4)
+    for empty in ((2, 0, 4), (0, 30, 4), (0, 1200, 4)):
+        found = traced(np.zeros(empty, "float32"), np.zeros(empty[:2], bool))
+        assert found.shape == (empty[0], sum(layer.sizes(4)))
+        assert np.isfinite(found).all()
+    assert not np.asarray(layer(x, mask=mask, training=True)).any()
+
+
+@pytest.mark.parametrize("layer", [MelFrames(), SpecAugment(seed=3), ConvSubsampling(6, channels=3)])
+def test_layers_are_made_again_from_their_config(layer):
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
