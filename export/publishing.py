@@ -21,6 +21,7 @@ from keras_selfattn.files.object_stores import StoreFolder, uri_of
 from keras_selfattn.files.store_calls import without_secrets
 from keras_selfattn.files.version_files import CARD, FORMATS
 from keras_selfattn.files.version_listing import LARGEST_VERSION
+from keras_selfattn.models.saving.weight_parts import parts_of
 
 from .versions import check_keep, clean, formats_of, next_version, version_folders
 
@@ -39,7 +40,7 @@ def check_model(model: keras.Model) -> None:
             "as .keras, and export the file with `keras-selfattn export`, in a process of its own."
         )
     for weight in model.weights:
-        if not np.isfinite(np.asarray(weight, dtype="float32")).all():
+        if not all(np.isfinite(part.astype("float32", copy=False)).all() for part in parts_of(weight)):
             raise ExportError(f"The weight {weight.path!r} is not finite everywhere. Train the model again.")
 
 

@@ -6,6 +6,7 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.models import MaskedTokenModel
 
 from . import (  # noqa: F401
+    audio_preprocessing,
     image_preprocessing,
     sequence_preprocessing,
     series_preprocessing,

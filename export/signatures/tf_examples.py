@@ -76,7 +76,8 @@ def _shaped(value: Tensor, spec: Any, padding: float | str) -> Tensor:
 
 
 def _values(value: Any) -> Any:
-    flat = np.asarray(value).reshape(-1)
+    # As an object: NumPy strips NULs from the end of bytes.
+    flat = np.asarray(value, object if isinstance(value, bytes | str) else None).reshape(-1)
     if flat.dtype.kind in "OSU":
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=list(flat)))
     if flat.dtype.kind in "iub":

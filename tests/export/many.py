@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import keras
+import numpy as np
 from film_model import make_model
 
 from keras_selfattn import layers, models
@@ -16,6 +17,8 @@ from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
 from pretrained_folders import (
+    BERT,
+    DEBERTA,
     ELECTRA,
     MODERNBERT,
     MPNET,
@@ -65,6 +68,9 @@ def main(folder):
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
         roberta = models.TextEncoder(start=write_byte_pairs(Path(pretrained, "roberta")))
         multilingual = models.TextEncoder(start=write_unigram(Path(pretrained, "xlm-roberta")))
+        distances = models.TextEncoder(start=write_folder(Path(pretrained, "deberta"), DEBERTA))
+        large = {**BERT, "vocab_size": 400, "hidden_size": 40, "intermediate_size": 64}
+        narrowed = models.TextEncoder(start=write_folder(Path(pretrained, "large"), large))
         modernbert = write_folder(Path(pretrained, "modernbert"), MODERNBERT)
         near_and_far = models.TextEncoder(start=modernbert)
         imported = models.load(write_classifier(Path(pretrained, "electra"), ["-", "+", "?"], ELECTRA))
@@ -89,6 +95,8 @@ def main(folder):
     export_saved_model(tuned["modernbert"], folder / "fine-tuned-modernbert")
     export_saved_model(roberta, folder / "encoder-byte-pairs")
     export_saved_model(multilingual, folder / "encoder-unigram")
+    export_saved_model(distances, folder / "encoder-distances")
+    export_saved_model(narrowed, folder / "encoder-narrow-table", precision="int8-weights")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     texts = ["a good film", "bad", "two films"] * 4, ["ein guter Film", "schlecht", "zwei Filme"] * 4
@@ -97,6 +105,11 @@ def main(folder):
         written = models.SequenceToSequence({"width": 8, "num_layers": 1, "num_heads": 2, **bounds})
         written.adapt(*texts)
         export_saved_model(written, folder / f"to-text-{tokens}", precision=precision)
+    sound = models.AudioClassifier(
+        {"width": 8, "num_layers": 1, "num_heads": 2, "channels": 4, "kernels": 20}
+    )
+    sound.adapt([(np.sin(np.arange(800) / step), 8000) for step in range(1, 9)], ["a", "b"] * 4)
+    export_saved_model(sound, folder / "sound")
     model, vectorize = vectorized()
     export_saved_model(model, folder / "vectorized", preprocess=vectorize, labels=["-", "+"])
 
