@@ -10,6 +10,8 @@ DEFAULT_SIGNATURE = "serving_default"
 
 TEXT = "text"
 """The input of a text, string `[batch]`."""
+AUDIO = "audio"
+"""The input of a recording, string `[batch]`: the content of a WAV file."""
 TEXT_PAIR = "text_pair"
 """The input of the second text of each row, string `[batch]`, beside `text`."""
 

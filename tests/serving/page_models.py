@@ -3,9 +3,14 @@
 A kind is an entry of `MODELS`. Its functions get TensorFlow, which is imported when models are saved.
 """
 
+import base64
+import io
 import json
+import math
 import os
 import shutil
+import struct
+import wave
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,6 +139,55 @@ def pictures(tf):
     return {"serving_default": by_pixels, "encoded": (brightness, files), "explain": (explain, pixels)}
 
 
+def tone(hertz, seconds, rate=8000):
+    """A WAV file of 16 bits in one channel."""
+    values = [
+        round(16_000 * math.sin(2 * math.pi * hertz * at / rate)) for at in range(round(seconds * rate))
+    ]
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(2)
+        written.setframerate(rate)
+        written.writeframes(struct.pack(f"<{len(values)}h", *values))
+    return file.getvalue()
+
+
+def sounds(tf):
+    """Tells a low tone from a high one by how often it crosses zero."""
+
+    def decoded(file):
+        samples, rate = tf.audio.decode_wav(file, desired_channels=1)
+        return samples[:, 0], tf.cast(rate, tf.float32)
+
+    def pitch(audio):
+        def one(file):
+            samples, rate = decoded(file)
+            upwards = tf.reduce_sum(tf.cast((samples[1:] > 0) & (samples[:-1] <= 0), tf.float32))
+            return upwards * rate / tf.cast(tf.size(samples), tf.float32)
+
+        high = tf.sigmoid((tf.map_fn(one, audio, fn_output_signature=tf.float32) - 500) / 100)
+        probabilities = tf.stack([1 - high, high], -1)
+        label = tf.gather(tf.constant(["low", "high"]), tf.argmax(probabilities, -1))
+        return {"probabilities": probabilities, "label": label, "score": tf.reduce_max(probabilities, -1)}
+
+    def explain(audio):
+        """Positions of 0.25 s, and one of padding; those later in the first recording get more weight."""
+        samples, rate = decoded(audio[0])
+        count = tf.cast(tf.math.ceil(tf.cast(tf.size(samples), tf.float32) / rate * 4), tf.int32)
+        weights = tf.cast(tf.range(1, count + 1), tf.float32)
+        weights = tf.pad(weights / tf.reduce_sum(weights), [[0, 1]])
+        starts = tf.cast(tf.range(count + 1), tf.float32) / 4
+        rows = tf.shape(audio)[0]
+        return {
+            "weights": tf.tile(weights[None, None, None, None], [rows, 1, 2, count + 1, 1]),
+            "seconds": tf.tile(tf.stack([starts, starts + 0.25], -1)[None], [rows, 1, 1]),
+        }
+
+    spec = [tf.TensorSpec([None], tf.string, name="audio")]
+    return {"serving_default": (pitch, spec), "explain": (explain, spec)}
+
+
 def backwards(tf):
     """Writes a text backwards, 8 characters at most, and tells of each from which one it was written."""
 
@@ -218,6 +272,11 @@ MODELS = {
         lambda tf, _: pictures(tf),
         card("image-classification", ["dark", "bright"]),
         {"encoded": [{"b64": PICTURE}]},
+    ),
+    "sounds": Kind(
+        lambda tf, _: sounds(tf),
+        card("sound-classification", ["low", "high"]),
+        {"audio": [{"b64": base64.b64encode(tone(200, 0.6)).decode()}]},
     ),
     "pairs": Kind(
         lambda tf, _: pairs(tf),

@@ -289,7 +289,12 @@ def _from_list(datatype: str, shape: Sequence[int], data: list[Any]) -> np.ndarr
         flat, types = _with_nan(flat, datatype, float in wanted), types - {type(None)}
     if not types <= wanted:
         wrong = next(value for value in flat if type(value) not in wanted)
-        raise CodecError(f"a value does not fit {datatype}: {shown(wrong)}")
+        hint = (
+            ". Bytes that are no text are sent behind the JSON, with 'binary_data_size'"
+            if dtype.hasobject
+            else ""
+        )
+        raise CodecError(f"a value does not fit {datatype}: {shown(wrong)}{hint}")
     if dtype.hasobject:
         array = np.empty(len(flat), object)
         array[:] = text_bytes(flat)

@@ -17,9 +17,10 @@ _CARD = re.compile(r"/page/models/(?P<name>[^/]+)/versions/(?P<version>\d{1,19})
 _MOST_VERSION = 2**63 - 1
 _NOT_MODIFIED = 304
 # Nothing of another origin, no script or style in the page itself, no frame around it, no form that leaves.
+# Blobs are what the page itself has: images that are chosen, sounds that are recorded.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    "media-src blob:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "Cache-Control": "no-cache",

@@ -33,7 +33,8 @@ export function tryView() {
   let controller = null;
   let waits = false; // for the server to come back
   let last = null;
-  let fitted = ""; // the version that the input is for
+  let fitted = ""; // the version that the input is for, or will be once that is described
+  let held = ""; // the version that the input is for now
   let answered = ""; // the model that the answers are of
 
   const live = checkbox("Answer while I type", true, (checked) => (isLive = checked));
@@ -95,18 +96,25 @@ export function tryView() {
   }
 
   function call(asked) {
-    if (!picker.chosen() || !asked.titles.length) return null;
+    if (!isFit() || !asked.titles.length) return null;
     if (asked.body) return wholeCall(picker.chosen(), input.signature(), asked.verb, asked.body, asked);
     return callOf(picker.chosen(), input.signature(), asked);
   }
 
+  /** Return true unless the input still holds what another model is asked. */
+  function isFit() {
+    const target = picker.chosen();
+    return Boolean(target) && keyOf(target) === held;
+  }
+
   async function fit(target) {
     if (target.model !== answered) begin(target.model);
-    fitted = keyOf(target);
+    const key = (fitted = keyOf(target));
     try {
       const described = await describe(target.model, versionOf(target));
-      if (target !== picker.chosen()) return;
+      if (target !== picker.chosen() || key !== keyOf(target)) return;
       input.fit(described);
+      held = key;
       fill(trust, trusted(described.card));
       fill(trouble);
       changed();
@@ -118,6 +126,11 @@ export function tryView() {
   }
 
   async function run() {
+    if (held && picker.chosen() && !isFit()) {
+      waits = true; // `fit` asks then
+      if (!fitted) fit(picker.chosen()); // it failed before
+      return;
+    }
     controller?.abort();
     controller = new AbortController();
     const { signal } = controller;

@@ -100,6 +100,23 @@ def test_json_is_the_input_of_the_next_model_only_where_a_person_chose_it(opened
     expect(body).to_be_visible()
 
 
+def test_a_model_that_is_not_described_yet_is_not_asked_with_the_body_of_another(opened):
+    page = opened.open("try", "half")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
+    page.route(
+        "**/v1/models/reviews/**/metadata", lambda route: (page.wait_for_timeout(900), route.continue_())
+    )
+    body = page.get_by_label("Body of the request")
+    body.fill('{"inputs": [7]}')
+    choose_model(page, "reviews")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("textbox", name="Text")).to_be_visible()
+    assert not [url for url in asked if "/reviews/" in url]
+    page.get_by_role("textbox", name="Text").fill("good")
+    expect(answer(page)).to_have_text("neg")
+
+
 @pytest.mark.parametrize("body", ['{"inputs": [9007199254740993]}', '{"inputs": [1e999]}', "[1]"])
 def test_a_body_that_would_be_sent_as_another_one_is_refused(opened, body):
     page = opened.open("try", "half")

@@ -320,6 +320,7 @@ WAYS = {
     "tokens": ({"serving_default": {"tokens": LIST}, "encoded": {"other": STRING}}, ["tokens", "json"]),
     "a series": ({"serving_default": {"values": FRAMES}}, ["series", "json"]),
     "images": ({"encoded": {"encoded": STRING}, "serving_default": {"pixels": FRAMES}}, ["image", "json"]),
+    "a sound": ({"serving_default": {"audio": STRING}, "samples": {"samples": LIST}}, ["audio", "json"]),
     "two texts": ({"serving_default": {"text": STRING, "other": STRING}}, ["json"]),
     "no default": ({"embed": {"text": STRING}}, ["json"]),
 }

@@ -16,6 +16,7 @@ POLICY = {
     "script-src": "'self'",
     "style-src": "'self'",
     "img-src": "'self' blob: data:",
+    "media-src": "blob:",
     "connect-src": "'self'",
     "form-action": "'none'",
     "base-uri": "'none'",

@@ -14,6 +14,7 @@ import { contributions, leaveOneOut, tensorsOfPairs, unitOf } from "./words.js";
  * @property {string[]} [tokens]
  * @property {number[][]} [series] frames of features; null is a missing value.
  * @property {{pixels: ArrayLike<number>, height: number, width: number, channels: number}} [image]
+ * @property {{bytes: Uint8Array, samples: Float32Array, rate: number}} [sound] a WAV file, and what is in it.
  */
 
 /**
@@ -35,16 +36,24 @@ export async function explain(model, version, input, signal) {
   const answer = await infer(model, version, "explain", asked, signal);
   const found = { ...matricesOf(answer), ...shown(row), title: titled(model, version) };
   found.poolings = answer.numbers("pooling", Float32Array);
-  found.frames = answer.numbers("frames", Int32Array);
+  found.frames = framesOf(row, answer);
   found.patches = answer.numbers("patches", Float32Array);
   found.encoders = answer.numbers("encoders", Int32Array);
   const real = (name) => answer.strings(name)?.filter((token) => token);
   const [tokens, written] = [real("tokens"), real("target_tokens")];
   if (written) return aligned(found, written, tokens);
-  found.tokens = tokens ?? row.tokens ?? places(found, answer);
+  found.tokens = tokens ?? row.tokens ?? places(found);
   found.tokens = found.tokens.slice(0, Math.max(...found.shape));
   const call = { model, version, signatures, text: row.text, textPair: row.text_pair, tokens };
   return Object.assign(withoutPadding(found, tokens), askedAgain(call));
+}
+
+/** Return the first frame of each position and the one after its last: of a sound they are its samples. */
+function framesOf({ sound }, answer) {
+  const seconds = answer.numbers("seconds", Float32Array);
+  if (!sound || !seconds) return answer.numbers("frames", Int32Array);
+  // Padding stands behind the end, where its positions are empty.
+  return Int32Array.from(seconds, (time) => Math.min(sound.samples.length, Math.round(time * sound.rate)));
 }
 
 /** Return attention from the pieces of an answer to those of a text, without the padding of both. */
@@ -99,9 +108,10 @@ function titled(model, version) {
 }
 
 /** @returns {import("./open_inference.js").Tensor} */
-function tensorOf({ text, tokens, series, image }, name) {
+function tensorOf({ text, tokens, series, image, sound }, name) {
   if (text !== undefined) return { name, datatype: "BYTES", shape: [1], data: [text] };
   if (tokens) return { name, datatype: "BYTES", shape: [1, tokens.length], data: tokens };
+  if (sound) return { name, datatype: "BYTES", shape: [1], data: sound.bytes };
   if (series) {
     const shape = [1, series.length, series[0]?.length ?? 1];
     return { name, datatype: "FP32", shape, data: flat(series) };
@@ -115,10 +125,11 @@ function flat(series) {
   return Float32Array.from(series.flat(), (value) => (value === null ? NaN : value));
 }
 
-function shown({ text, tokens, series, image }) {
+function shown({ text, tokens, series, image, sound }) {
   if (text !== undefined) return { kind: "text" };
   if (tokens) return { kind: "tokens" };
   if (series) return { kind: "series", values: flat(series), features: series[0]?.length ?? 1 };
+  if (sound) return { kind: "sound", values: sound.samples, rate: sound.rate };
   return { kind: "image", values: image };
 }
 
@@ -148,19 +159,23 @@ function separateMatrices(answer) {
 }
 
 /** Return names of positions that are no tokens. */
-function places({ kind, shape }, answer) {
+function places({ kind, shape, frames, patches, rate }) {
   const count = Math.max(...shape);
-  const frames = answer.numbers("frames", Int32Array);
-  if (kind === "series" && frames) {
-    return Array.from({ length: count }, (_, place) => spanned(frames[2 * place], frames[2 * place + 1]));
+  if ((kind === "series" || kind === "sound") && frames) {
+    const name = rate ? timed(rate) : spanned;
+    return Array.from({ length: count }, (_, place) => name(frames[2 * place], frames[2 * place + 1]));
   }
-  const patches = answer.numbers("patches", Float32Array);
   if (kind === "image" && patches) return patchNames(patches);
   return Array.from({ length: count }, (_, place) => `position ${place + 1}`);
 }
 
 function spanned(first, end) {
   return end - first > 1 ? `frames ${first}–${end - 1}` : `frame ${first}`;
+}
+
+/** Return the function that names samples by their seconds. */
+function timed(rate) {
+  return (first, end) => `${(first / rate).toFixed(2)}–${(end / rate).toFixed(2)} s`;
 }
 
 /** Name patches by row and column, from those at the left edge. */

@@ -13,11 +13,12 @@ import { inSlices, nextTask } from "./slices.js";
  * @property {number} layers
  * @property {number} heads
  * @property {[number, number]} shape Q and K.
- * @property {"text" | "tokens" | "series" | "image"} kind
+ * @property {"text" | "tokens" | "series" | "image" | "sound"} kind
  * @property {(layer: number, head: number) => Promise<Float32Array>} weights of one head, both counted from 0.
- * @property {any} [values] the frames of a series, Float32Array `[frames, features]`; an image's
+ * @property {any} [values] the frames of a series, Float32Array `[frames, features]`, or samples of a sound; an image's
  *   `{pixels, height, width, channels}`, with pixels from 0 to 255.
  * @property {number} [features] of a frame; 1 by default.
+ * @property {number} [rate] samples a second of a sound, whose samples are its frames.
  * @property {Float32Array} [poolings] weights of attention pooling, `[hops, K]`.
  * @property {Int32Array} [frames] `[K, 2]`: the first frame of each position, and the one after its last.
  * @property {Float32Array} [patches] `[K, 4]`: top, left, bottom and right of each position, from 0 to 1.

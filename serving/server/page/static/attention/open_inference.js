@@ -14,7 +14,7 @@ const OCTETS = "application/octet-stream";
  * @property {string} name
  * @property {"BYTES" | "FP32"} datatype
  * @property {number[]} shape
- * @property {string[] | Float32Array} data
+ * @property {string[] | Float32Array | Uint8Array} data bytes are one string.
  */
 
 /** The answer to a call: outputs are read from its bytes when they are needed, and only the part needed. */
@@ -81,7 +81,7 @@ export class Answer {
 export async function infer(model, version, signature, inputs, signal) {
   const versions = version ? `/versions/${encodeURIComponent(version)}` : "";
   const path = `v2/models/${encodeURIComponent(model)}${versions}/infer`;
-  const parts = inputs.map(({ data }) => (data instanceof Float32Array ? data : null));
+  const parts = inputs.flatMap(({ data }) => binary(data));
   const header = JSON.stringify({
     parameters: { signature_name: signature, binary_data_output: true },
     inputs: inputs.map(written),
@@ -90,7 +90,7 @@ export async function infer(model, version, signature, inputs, signal) {
   const options = {
     method: "POST",
     headers: { [JSON_LENGTH]: String(bytes.length), "Content-Type": OCTETS },
-    body: new Blob([bytes, ...parts.filter((part) => part !== null)]),
+    body: new Blob([bytes, ...parts]),
     signal,
   };
   const answer = await call(path, options, (response) => response.arrayBuffer());
@@ -98,8 +98,14 @@ export async function infer(model, version, signature, inputs, signal) {
 }
 
 function written({ name, datatype, shape, data }) {
-  if (data instanceof Float32Array) {
-    return { name, datatype, shape, parameters: { binary_data_size: data.byteLength } };
-  }
-  return { name, datatype, shape, data };
+  const size = binary(data).reduce((sum, part) => sum + part.byteLength, 0);
+  if (size) return { name, datatype, shape, parameters: { binary_data_size: size } };
+  return { name, datatype, shape, data: Array.from(data) };
+}
+
+/** Return a tensor's values in binary, one part after the other; none for those that stand in JSON. */
+function binary(data) {
+  if (data instanceof Float32Array) return [data];
+  // A string is its length and then its bytes.
+  return data instanceof Uint8Array ? [Uint32Array.of(data.length), data] : [];
 }

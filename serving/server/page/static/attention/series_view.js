@@ -19,19 +19,28 @@ export class SeriesView {
   constructor(stage) {
     this.stage = stage;
     this.seen = null;
-    const { values, features = 1, shape } = stage.explanation;
+    const { values, features = 1, shape, frames, rate } = stage.explanation;
     this.features = features;
-    this.count = Math.floor(values.length / features);
+    this.rate = rate;
+    const count = Math.floor(values.length / features);
+    // Only the begin of a long sound has positions.
+    this.count = rate && frames ? Math.min(count, frames[2 * shape[1] - 1]) : count;
     this.positions = shape[1];
     this.lanes = Math.min(features, MOST_LANES);
-    this.ranges = Array.from({ length: this.lanes }, (_, feature) => rangeOf(values, features, feature));
+    this.ranges = Array.from({ length: this.lanes }, (_, feature) => {
+      return extremes(values, features, feature, 0, this.count);
+    });
     this.inner = element("div", { class: "attention-space" });
     const under = (event) => this.#under(event);
     const key = (...pressed) => this.#key(...pressed);
     this.box = slider(stage, "Position", under, key, this.inner);
     stage.panel.append(this.box);
-    if (features > MOST_LANES) {
-      this.note = element("p", { text: `The first ${MOST_LANES} of ${features} features.` });
+    const cuts = [
+      features > MOST_LANES && `The first ${MOST_LANES} of ${features} features.`,
+      this.count < count && `The first ${this.#named(this.count)} of ${this.#named(count)}.`,
+    ].filter(Boolean);
+    if (cuts.length) {
+      this.note = element("p", { text: cuts.join(" ") });
       stage.panel.append(this.note);
     }
     this.frames = onFrames(this.box, () => this.#draw());
@@ -83,6 +92,10 @@ export class SeriesView {
     return [position * step, (position + 1) * step];
   }
 
+  #named(frame) {
+    return this.rate ? `${(frame / this.rate).toFixed(2)} s` : `frame ${frame}`;
+  }
+
   #x(frame) {
     return (frame / Math.max(1, this.count)) * this.#length - this.box.scrollLeft;
   }
@@ -96,13 +109,21 @@ export class SeriesView {
     }
     for (let lane = 0; lane < this.lanes; lane += 1) {
       for (const points of this.#curve(lane, width, top)) {
-        shapes.push({ kind: "line", points, stroke: fill, thickness: 1.5 });
+        // A loud sound would hide the columns behind it.
+        shapes.push({
+          kind: "line",
+          points,
+          stroke: fill,
+          thickness: 1.5,
+          opacity: this.rate ? 0.5 : undefined,
+        });
       }
     }
     const base = top + CURVES + BARS + 16;
     const [from, to] = [0, width].map((x) => ((x + this.box.scrollLeft) / this.#length) * this.count);
-    shapes.push({ kind: "text", x: 2, y: base, text: `frame ${Math.floor(from)}`, fill, size: 12 });
-    const last = `frame ${Math.min(this.count, Math.ceil(to)) - 1}`;
+    shapes.push({ kind: "text", x: 2, y: base, text: this.#named(Math.floor(from)), fill, size: 12 });
+    const end = Math.min(this.count, Math.ceil(to));
+    const last = this.#named(this.rate ? end : end - 1);
     shapes.push({ kind: "text", x: width - 2, y: base, text: last, fill, size: 12, anchor: "end" });
     return shapes;
   }
@@ -164,10 +185,6 @@ export class SeriesView {
     }
     return found;
   }
-}
-
-function rangeOf(values, features, feature) {
-  return extremes(values, features, feature, 0, Math.floor(values.length / features));
 }
 
 function extremes(values, features, feature, first, end) {

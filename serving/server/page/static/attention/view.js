@@ -2,7 +2,7 @@
 
 import { isDark, ink, weightScale } from "./colours.js";
 import { choices, tabList } from "./controls.js";
-import { element } from "../dom.js";
+import { element, percent } from "../dom.js";
 import { HeadsView } from "./heads_view.js";
 import { ImageView } from "./image_view.js";
 import { LinesView } from "./lines_view.js";
@@ -54,6 +54,7 @@ import { WordsView, leftOutTitle } from "./words_view.js";
 const VIEWS = {
   text: ["Text", TextView],
   series: ["Series", SeriesView],
+  sound: ["Sound", SeriesView],
   image: ["Image", ImageView],
   lines: ["Lines", LinesView],
   matrix: ["Matrix", MatrixView],
@@ -136,9 +137,20 @@ class Attention {
   }
 
   #hint({ token, hover, tab }) {
+    if (tab === "sound" && this.seen.token !== null) return this.#sayShare(hover === null);
     if (hover !== null || tab === "words" || (tab === "matrix" && token !== null)) return;
     const none = "Point at a position, or choose one with the arrow keys.";
     this.readout.say(token === null ? none : "Escape: back to the average.", false);
+  }
+
+  /** Say how much attention the position that is looked at gets of all. */
+  #sayShare(aloud) {
+    const { token, matrix } = this.seen;
+    const share = percent(received(matrix, this.explanation.shape)[token]);
+    this.readout.say(
+      `${this.#name(token)} gets ${share} of the attention, on average over all positions.`,
+      aloud,
+    );
   }
 
   /** Return the matrix of a state; the last one is kept, since a pointer moves over it. */
@@ -247,7 +259,7 @@ class Attention {
 
 function tabsOf({ kind, leaveOneOut, queries }) {
   if (queries) return ["lines", "matrix", "heads"];
-  const first = { series: "series", image: "image" }[kind] ?? "text";
+  const first = ["series", "image", "sound"].includes(kind) ? kind : "text";
   return [first, "lines", "matrix", "heads", ...(leaveOneOut ? ["words"] : [])];
 }
 

@@ -1,9 +1,9 @@
 // An input of images: chosen, dropped or pasted files, sent as they are.
 
+import { base64, bytesOf } from "../bytes.js";
 import { element, field, fill } from "../dom.js";
 
 const MOST_BYTES = 20e6; // of all; a request may have 256 MiB
-const CHUNK = 0x8000;
 
 /**
  * @param {{input: string}} way
@@ -89,30 +89,16 @@ export function imageInput(way, onChange) {
     set(values) {
       show(
         values[way.input].map((value, index) => {
-          const text = typeof value === "string" ? null : value.b64;
-          const bytes =
-            text === null
-              ? new TextEncoder().encode(value)
-              : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-          return { name: `example-${index + 1}.png`, bytes, type: "image/png" };
+          return { name: `example-${index + 1}.png`, bytes: bytesOf(value), type: "image/png" };
         }),
       );
     },
   };
 }
 
-function base64(bytes) {
-  let text = "";
-  for (let start = 0; start < bytes.length; start += CHUNK) {
-    text += String.fromCharCode(...bytes.subarray(start, start + CHUNK));
-  }
-  return btoa(text);
-}
-
 /** Return the pixels of an image file as it is shown, which the model reads, too: numbers from 0 to 255. */
-export async function pixelsOf(encoded, { inputs }) {
-  const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
-  const bitmap = await createImageBitmap(new Blob([bytes]), { colorSpaceConversion: "none" });
+export async function pixelsOf(file, { inputs }) {
+  const bitmap = await createImageBitmap(new Blob([bytesOf(file)]), { colorSpaceConversion: "none" });
   const { width, height } = bitmap;
   const context = new OffscreenCanvas(width, height).getContext("2d");
   context.drawImage(bitmap, 0, 0);

@@ -1,5 +1,6 @@
 // The kinds of input, an entry each: the models that it fits, by their signatures, and what it shows and sends.
 
+import { audioInput, soundOf } from "./audio.js";
 import { imageInput, pixelsOf } from "./image.js";
 import { isOfSpans } from "../spans.js";
 import { jsonInput } from "./json.js";
@@ -9,6 +10,7 @@ import { textInput } from "./text.js";
 import { tokensInput } from "./tokens.js";
 
 const DEFAULT = "serving_default";
+const AUDIO = "audio"; // the input of WAV files
 
 /**
  * @typedef {import("../signatures.js").Signature} Signature
@@ -42,11 +44,17 @@ export const KINDS = {
       return { signature: "encoded", input: "encoded" };
     },
     make: imageInput,
-    explained: ({ b64 }, _tokens, { explain }) => pixelsOf(b64, explain),
+    explained: (file, _tokens, { explain }) => pixelsOf(file, explain),
+  },
+  audio: {
+    title: "Sound",
+    fit: (signatures) => onMain(signatures, (main) => main.name === AUDIO && fits(main, "string", 1)),
+    make: audioInput,
+    explained: soundOf,
   },
   text: {
     title: "Text",
-    fit: (signatures) => onMain(signatures, (main) => fits(main, "string", 1)),
+    fit: (signatures) => onMain(signatures, (main) => main.name !== AUDIO && fits(main, "string", 1)),
     make: textInput,
     explained: (text) => ({ text }),
     hasWords: true,
