@@ -31,6 +31,7 @@ MODULES = {
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "parquet": ("pyarrow",),
     "pieces": ("tokenizers",),
+    "audio": ("soundfile",),
     "bleu": ("sacrebleu",),
     "hub": ("huggingface_hub",),
     "ray": ("ray",),

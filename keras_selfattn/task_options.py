@@ -167,7 +167,7 @@ OPTIONS = (
         "Random convolutions beside attention; 0 for none.",
         kind=int,
         least=0,
-        without="4000",
+        without="4000, of audio 2000",
     ),
     OptionSpec("--context", "Frames that a forecast is made from.", kind=int, least=1, without="48"),
     OptionSpec("--horizon", "Values to forecast.", kind=int, least=1, without="12"),
@@ -193,6 +193,31 @@ OPTIONS = (
         metavar="PIXELS",
         without="2 to 16, by image size",
     ),
-    OptionSpec("--no-augment", "Do not shift images in training.", name="augment", switch=False),
+    OptionSpec(
+        "--no-augment",
+        "Do not change images or recordings at random in training.",
+        name="augment",
+        switch=False,
+    ),
+    OptionSpec(
+        "--audio",
+        "Table's column with the paths of recordings, or with the recordings themselves.",
+        metavar="COLUMN",
+        without="path; of .parquet and .feather: audio",
+    ),
+    OptionSpec(
+        "--group",
+        "Table's column, such as a speaker's, whose rows are held out together or not at all.",
+        metavar="COLUMN",
+        without="each row alone",
+    ),
+    OptionSpec(
+        "--sample-rate",
+        "Rate in Hz to which recordings are resampled.",
+        kind=int,
+        least=1000,
+        metavar="HZ",
+        without="the lowest there is, from 8000 to 16000",
+    ),
 )
 """Options that are for some tasks, in the order of the help; a task has those that it names."""

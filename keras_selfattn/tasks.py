@@ -285,6 +285,12 @@ def _images(path: Path, image_size: int | None) -> LabelledRows:
     return read_images(path, image_size)
 
 
+def _audio(path: Path, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.audio import read_audio
+
+    return read_audio(path, **columns)
+
+
 def _tokens(path: Path, **reading: Any) -> LabelledRows:
     from keras_selfattn.data.tagged import read_tagged
 
@@ -356,6 +362,16 @@ TASKS = (
         reading={"image_size": None},
         settings=frozenset({"patch_size", "augment"}),
         read=_images,
+    ),
+    Task(
+        name="audio",
+        kind="AudioClassifier",
+        endings=frozenset(),
+        files="only with --task",
+        learned="recordings in a folder a class, or a table",
+        reading={"audio": None, "label": None, "label_separator": None, "group": None, **_OF_TABLES},
+        settings=frozenset({"sample_rate", "augment", "kernels"}),
+        read=_audio,
     ),
     Task(
         name="tokens",

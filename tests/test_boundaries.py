@@ -306,6 +306,7 @@ def test_nothing_imports_the_estimators():
         (
             "keras_selfattn/models",
             [
+                "audio",
                 "images",
                 "series",
                 "sequences",

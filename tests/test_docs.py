@@ -167,6 +167,7 @@ COMPUTED = {
     "models": ("names", (2,)),
     "report": ("explained.weights", (1, 4, 3, 3)),
     "scikit-learn": ("chances", (1, 2)),
+    "tasks/audio": ("answers", (2, 2)),
     "tasks/forecast": ("following", (1, 3)),
     "tasks/images": ("answers", (2, 2)),
     "tasks/pretraining": ("words", (1, 3)),

@@ -20,7 +20,7 @@ def test_a_task_is_chosen_by_what_is_there(tmp_path):
     assert task_named(None, tmp_path / "missing.csv").name == "text"
     with pytest.raises(DataError, match="There is no file .*nosuch"):
         task_named(None, tmp_path / "nosuch")
-    said = "Give a file ending in .conll, .conllu, .csv, .feather.* --task: text, images, tokens"
+    said = "Give a file ending in .conll, .conllu, .csv, .feather.* --task: text, images, audio, tokens"
     with pytest.raises(DataError, match=f"has no known ending. {said}"):
         task_named(None, written(tmp_path, "t.txt", "x"))
 

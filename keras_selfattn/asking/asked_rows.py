@@ -171,7 +171,10 @@ def _from_file(
         where, given = f"{file}: line {line}", columns.items()
         yield (
             record,
-            {name: input_value(signature, name, record.get(source), where) for name, source in given},
+            {
+                name: input_value(signature, name, record.get(source), where, file.parent)
+                for name, source in given
+            },
         )
 
 

@@ -11,13 +11,17 @@ from keras_selfattn.data.formats.cells import text_of, token_texts
 from keras_selfattn.data.formats.separators import other_separator
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import is_missing
+from keras_selfattn.rows.sound_files import as_wav
 from keras_selfattn.rows.written_lists import written_list
 from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.inputs import takes_pairs
-from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
+from keras_selfattn.serving.wire.signature_names import AUDIO, TEXT, TEXT_PAIR
 
-# Name of the input for files: the user gives their names, and their content is sent.
-_FILES = "encoded"
+# Names of the inputs for files, of images and of sound: the user gives their names, and their content is
+# sent.
+_FILES = ("encoded", AUDIO)
+# The column of a table that names recordings.
+PATH = "path"
 # Name of the input for series, and the rank of a batch of series.
 _VALUES = "values"
 _SERIES_RANK = 3
@@ -68,6 +72,8 @@ def input_columns(
         found = {next(iter(signature.inputs)): column}
     else:
         found = {name: name for name in signature.inputs if name in record}
+        if AUDIO in signature.inputs and PATH in record:  # as tables are trained on
+            found.setdefault(AUDIO, PATH)
         if not found and len(signature.inputs) == len(record) == 1:
             found = {next(iter(signature.inputs)): _only_column(file, next(iter(record)))}
     wanted = set(signature.inputs) - set(signature.defaults)
@@ -116,7 +122,7 @@ def _only_column(file: Path, name: str) -> str:
     return name
 
 
-def input_value(signature: Signature, name: str, value: Any, where: str) -> Any:
+def input_value(signature: Signature, name: str, value: Any, where: str, folder: Path | None = None) -> Any:
     """Return a cell as its input: text and tokens as a training reads them, files read, numbers from JSON.
 
     A missing text, null or NaN, is an empty one; any other input needs a value.
@@ -126,6 +132,7 @@ def input_value(signature: Signature, name: str, value: Any, where: str) -> Any:
         name: of the input.
         value: of the cell.
         where: the place of the cell, for messages.
+        folder: of the table, in which a training looks for its recordings; None for the current one.
 
     Raises:
         DataError: for a cell that cannot be such an input.
@@ -137,7 +144,9 @@ def input_value(signature: Signature, name: str, value: Any, where: str) -> Any:
     spec = signature.inputs[name]
     if value is None or (spec.dtype == "string" and is_missing(value)):
         raise DataError(f"{where} has no {name!r}")
-    if name == _FILES and spec.dtype == "string" and isinstance(value, str):
+    if name == AUDIO and spec.dtype == "string":
+        return _sound(value, where, folder or Path())
+    if name in _FILES and spec.dtype == "string" and isinstance(value, str):
         return _content(Path(value), where)
     if spec.dtype == "string":
         return value
@@ -181,7 +190,7 @@ def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str,
 def is_text(signature: Signature, name: str) -> bool:
     """Return True if an input is a text, which may be missing, and no row of tokens or content of a file."""
     spec = signature.inputs[name]
-    return spec.dtype == "string" and spec.shape == (None,) and name != _FILES
+    return spec.dtype == "string" and spec.shape == (None,) and name not in _FILES
 
 
 def _tokens_input(signature: Signature) -> str | None:
@@ -222,6 +231,17 @@ def _tokens_of_text(text: str, where: str) -> list[Any]:
         )
     # As in files of tokens: any other blank, such as U+00A0 in "10 000", is part of a token.
     return [token for token in re.split(r"[ \t\r\n]+", text) if token]
+
+
+def _sound(value: Any, where: str, folder: Path) -> Any:
+    """Return the WAV of a cell: the name of a file, its content, or what `datasets` has of both."""
+    path = value
+    if isinstance(value, dict):
+        path, value = value.get("path"), value.get("bytes")
+        value = path if value is None else value
+    if isinstance(value, str):
+        value = _content(folder / value, where)
+    return as_wav(value, f"{where}: {path}") if isinstance(value, bytes) else value
 
 
 def _content(file: Path, where: str) -> bytes:

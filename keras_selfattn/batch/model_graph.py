@@ -21,7 +21,7 @@ from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.inputs import checked_inputs
 from keras_selfattn.serving.client.server_ref import ServerRef
 from keras_selfattn.serving.errors import InvalidInputError
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, TEXT, TEXT_PAIR
+from keras_selfattn.serving.wire.signature_names import AUDIO, DEFAULT_SIGNATURE, TEXT, TEXT_PAIR
 
 
 class RowError(Exception):
@@ -197,7 +197,7 @@ def _trained_columns(folder: Path) -> NamedColumns:
     except RunError:
         return NamedColumns()
     reading = reading if isinstance(reading, dict) else {}
-    found = [reading.get(TEXT, reading.get(_SOURCE)), reading.get(TEXT_PAIR)]
+    found = [reading.get(TEXT, reading.get(_SOURCE, reading.get(AUDIO))), reading.get(TEXT_PAIR)]
     return NamedColumns(*(column if isinstance(column, str) else None for column in found))
 
 

@@ -209,7 +209,7 @@ class PendingWindow:
         column = self._part.inputs[name]
         if value is None and not is_text(signature, name):
             raise DataError(f"it has no {column!r}")
-        return input_value(signature, name, value, repr(column))
+        return input_value(signature, name, value, repr(column), self._part.file.parent)
 
     def _check_text(self, place: int, row: Mapping[str, Any]) -> None:
         """Raise DataError for a row of tokens where raw texts are asked for: its text is no empty one."""

@@ -21,7 +21,7 @@ from keras_selfattn.extras import require
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import MOST_USED, OWN_LIFE, SETTINGS, ServerConfig
 from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
+from keras_selfattn.serving.wire.signature_names import AUDIO, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server.config import ServerConfig
@@ -245,8 +245,8 @@ def first_question(name: str, version: Path) -> tuple[str, ...]:
     except (KeyError, TypeError, AttributeError):
         return ("metadata", name) if signatures else ("query", name, "some text")
     match described:
-        case [(_, "string", _)]:
-            return "query", name, "some text"
+        case [(alias, "string", _)]:
+            return "query", name, "recording.wav" if alias == AUDIO else "some text"
         case [("values", _, [_, _, int(features)])] if features <= _MOST_FEATURES:
             return "query", name, json.dumps([[0.5] * features, [1.5] * features])
     return "metadata", name

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import Windows
 from keras_selfattn.drawing.builders import histogram_of
@@ -138,6 +139,10 @@ def _leaks(
         loose = leaks(*(list(map(kept.kind.loose_key, rows.inputs)) for rows in (kept, held_out)))
         words = f"{name} rows that are training rows but for {kept.kind.alike_but_for}"
         counted.append([words, max(0, len(loose) - len(shared))])
+    if isinstance(kept, GroupedRows) and isinstance(held_out, GroupedRows):
+        known = set(kept.groups)
+        words = f"{name} rows whose {kept.group} is that of a training row"
+        counted.append([words, sum(group in known for group in held_out.groups)])
     counted += [
         [f"{name} rows whose {part} is in a training row", count]
         for part, count in _shared_parts(kept, held_out).items()

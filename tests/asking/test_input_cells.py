@@ -1,6 +1,9 @@
-"""Cells of a request are what a training would read: lists, tokens, missing values."""
+"""Cells of a request are what a training would read: lists, tokens, missing values, files."""
 
+import io
 import math
+import sys
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
 from keras_selfattn.batch.row_files import Window
 from keras_selfattn.batch.row_writers import writer_for
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import ConfigError, DataError, MissingExtraError
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 
@@ -141,3 +144,63 @@ def test_the_texts_of_a_pair_are_in_the_columns_named_those_of_the_training_or_t
 def test_columns_that_make_no_pairs_are_refused(signature, named, error, said):
     with pytest.raises(error, match=said):
         input_columns(signature, Path("f.csv"), ["text", "b"], named)
+
+
+SOUND = Signature({"audio": TensorSpec("string", (None,))}, {})
+
+
+def wav(samples):
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, 8000, 0, "NONE", ""))
+        writer.writeframes(np.array(samples, "<i2").tobytes())
+    return file.getvalue()
+
+
+def test_a_file_of_sound_is_sent_as_it_is_if_it_is_wav(tmp_path):
+    for content in (wav([1, -2]), b"RIFF that is cut", b"what the server refuses"):
+        (tmp_path / "a.wav").write_bytes(content)
+        assert input_value(SOUND, "audio", str(tmp_path / "a.wav"), "row 1") == content
+    (tmp_path / "a.flac").write_bytes(b"fLaC")
+    assert input_value(FILE, "encoded", str(tmp_path / "a.flac"), "row 1") == b"fLaC", "no sound"
+
+
+def test_a_file_of_sound_in_another_format_is_sent_as_wav(tmp_path, monkeypatch):
+    file = tmp_path / "a.flac"
+    file.write_bytes(b"fLaC")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "soundfile", None)
+        with pytest.raises(MissingExtraError, match=r"row 1: .*a.flac is FLAC.*keras-selfattn\[audio\]"):
+            input_value(SOUND, "audio", str(file), "row 1")
+    soundfile = pytest.importorskip("soundfile")
+    with pytest.raises(DataError, match=r"row 1: .*a.flac cannot be read as FLAC"):
+        input_value(SOUND, "audio", str(file), "row 1")
+    samples = np.array([0.5, -0.25] * 50)
+    soundfile.write(file, samples, 8000)
+    found, rate = soundfile.read(io.BytesIO(input_value(SOUND, "audio", str(file), "row 1")))
+    assert rate == 8000
+    np.testing.assert_array_equal(found, samples)
+
+
+@pytest.mark.parametrize("value", ["gone.wav", "a\0b.wav", "."])
+def test_a_file_that_is_missing_is_named_by_its_row(value):
+    with pytest.raises(DataError, match=r"row 1: the file .* cannot be read"):
+        input_value(SOUND, "audio", value, "row 1")
+    with pytest.raises(DataError, match="row 1 has no 'audio'"):
+        input_value(SOUND, "audio", None, "row 1")
+
+
+def test_recordings_of_a_table_are_in_its_folder_or_in_its_cells(tmp_path):
+    content = wav([1, -2])
+    (tmp_path / "a.wav").write_bytes(content)
+    cells = [
+        "a.wav",
+        str(tmp_path / "a.wav"),
+        {"bytes": content, "path": "b.wav"},
+        {"bytes": None, "path": "a.wav"},
+    ]
+    for cell in [*cells, content]:
+        assert input_value(SOUND, "audio", cell, "row 1", tmp_path) == content
+    for columns in (["path", "label"], ["path"], ["audio", "path"]):
+        found = input_columns(SOUND, tmp_path / "t.csv", columns, NamedColumns())
+        assert found == {"audio": "audio" if "audio" in columns else "path"}

@@ -333,6 +333,7 @@ def _written(message, category, filename, lineno, file=None, line=None):
             ("query", "m", "[[0.5, 0.5], [1.5, 1.5]]"),
         ),
         ("series-regression", {"values": ("float32", [None, None, 40])}, ("metadata", "m")),
+        ("sound-classification", {"audio": ("string", [None])}, ("query", "m", "recording.wav")),
         ("something", {"x": ("float32", [None])}, ("metadata", "m")),
     ],
 )

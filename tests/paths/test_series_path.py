@@ -64,7 +64,7 @@ def test_a_forecast_is_trained_and_measured_beside_naive_ones(table, tmp_path):
         ),
         (
             ["--task", "forecast", "--label", "wind"],
-            "--label is for the task text, tokens, series",
+            "--label is for the task text, audio, tokens, series",
         ),
         (["--task", "forecast", "--context", "90"], "no series has 90 frames"),
         (["--task", "regression", "--id", "hour"], "no column 'label'"),

@@ -1,5 +1,6 @@
 """Every task's model keeps one contract: from a file to answers of a server, with report and explanations."""
 
+import base64
 import json
 import urllib.request
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pretrained_folders import write_folder
 from keras_selfattn import models
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.export.signatures.raw_models import raw_front
+from keras_selfattn.rows.wav_files import wav_bytes
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.tasks import TASKS, task_named
@@ -79,6 +81,17 @@ def _images(folder: Path) -> Path:
     return folder / "rows.npz"
 
 
+def _audio(folder: Path) -> Path:
+    time = np.arange(2000) / 8000
+    for label, hertz in (("low", 300), ("high", 1500)):
+        (folder / "clips" / label).mkdir(parents=True)
+        for n in range(_ROWS):
+            tone = 0.3 * np.sin(2 * np.pi * (hertz + 9 * n) * time[: 1200 + 20 * n])
+            content = wav_bytes((tone * 2**15).astype(np.int16), 8000)
+            (folder / "clips" / label / f"{n}.wav").write_bytes(content)
+    return folder / "clips"
+
+
 def _tokens(folder: Path) -> Path:
     rows = [f"Ada\tB-PER\nmet\tO\nBob{n}\tB-PER\n\nnobody\tO\ncame{n}\tO\n" for n in range(_ROWS)]
     return _written(folder, "rows.conll", rows)
@@ -134,6 +147,7 @@ SAMPLES = {
         {"text": "question", "text_pair": "answer"},
     ),
     "images": Sample(_images, "probabilities", {**_SMALL, "patch_size": 2, "augment": False}),
+    "audio": Sample(_audio, "probabilities", {**_SMALL, "augment": False, "kernels": 50}),
     "tokens": Sample(_tokens, "probabilities", {**_SMALL, "members": 1}),
     "series": Sample(_series, "probabilities", {**_SMALL, "kernels": 50}),
     "regression": Sample(
@@ -184,31 +198,45 @@ def walk(request, tmp_path_factory):
     return walk_of(task_named(task, folder), SAMPLES[request.param], folder)
 
 
-def posted(url: str, body: Any) -> Any:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+def posted(url: str, body: Any, behind: bytes = b"") -> Any:
+    content = json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    if behind:
+        headers["Inference-Header-Content-Length"] = str(len(content))
+    request = urllib.request.Request(url, content + behind, headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
+
+
+def _as_text(content: Any) -> Any:
+    """A text, or the content of a file, or a row of tokens, in JSON."""
+    if isinstance(content, np.ndarray):
+        return list(map(_as_text, content))
+    if content.startswith(b"RIFF"):
+        return {"b64": base64.b64encode(content).decode()}
+    return content.decode()
 
 
 def asked_over_rest(url: str, asked: Any, output: str) -> list[Any]:
     """The answer to a request over REST, by rows and by columns, and over the Open Inference Protocol."""
     columns = {name: np.asarray(value) for name, value in asked.items()}
     as_json = {
-        name: np.char.decode(values.astype(bytes)).tolist() if values.dtype == object else values.tolist()
+        name: list(map(_as_text, values)) if values.dtype == object else values.tolist()
         for name, values in columns.items()
     }
     rows = [dict(zip(as_json, cells, strict=True)) for cells in zip(*as_json.values(), strict=True)]
     kinds = {"f": "FP32", "i": "INT32", "u": "UINT8", "O": "BYTES"}
-    tensors = [
-        {
-            "name": name,
-            "datatype": kinds[values.dtype.kind],
-            "shape": values.shape,
-            "data": np.ravel(as_json[name]).tolist(),
-        }
-        for name, values in columns.items()
-    ]
-    outputs = posted(f"{url}/v2/models/it/infer", {"inputs": tensors})["outputs"]
+    tensors, behind = [], b""
+    for name, values in columns.items():
+        tensor = {"name": name, "datatype": kinds[values.dtype.kind], "shape": values.shape}
+        cells = np.ravel(as_json[name]).tolist()
+        if any(isinstance(cell, dict) for cell in cells):  # no text: sent behind the JSON
+            raw = b"".join(len(each).to_bytes(4, "little") + each for each in values)
+            tensors.append({**tensor, "parameters": {"binary_data_size": len(raw)}})
+            behind += raw
+        else:
+            tensors.append({**tensor, "data": cells})
+    outputs = posted(f"{url}/v2/models/it/infer", {"inputs": tensors}, behind)["outputs"]
     (flat,) = [each["data"] for each in outputs if each["name"] == output]
     by_row = posted(f"{url}/v1/models/it:predict", {"instances": rows})["predictions"]
     by_column = posted(f"{url}/v1/models/it:predict", {"inputs": as_json})["outputs"]

@@ -16,6 +16,7 @@ from html_pages import figure, read_page, section, table
 
 from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
+from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.windows import cut_windows
 from keras_selfattn.errors import DataError
@@ -369,6 +370,13 @@ def test_a_reversed_pair_is_a_leak_and_a_duplicate_where_the_order_says_nothing(
         "test rows whose first or second text is in a training row": 2,
     }
     assert examples.rows == [["test", "row 0", "row 2", "d / c"]]
+
+
+def test_held_out_rows_of_a_group_that_trains_are_counted():
+    train = GroupedRows(["a", "b"], ["x", "y"], "made up", groups=["ada", "bob"], group="speaker")
+    rows = GroupedRows(["c", "d", "e"], ["x"] * 3, "made up", groups=["bob", "cid", "bob"], group="speaker")
+    table, *_ = alike_blocks({"train": train, "test": rows})
+    assert dict(table.rows)["test rows whose speaker is that of a training row"] == 2
 
 
 def test_series_and_images_are_drawn_beside_their_answers(tmp_path):

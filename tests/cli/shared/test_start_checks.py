@@ -55,7 +55,7 @@ def test_an_output_that_cannot_be_a_run_folder(table, tmp_path, command):
         (["--width", "10", "--heads", "3"], "--width must be divisible by --heads"),
         (["--tune", "inf"], "--tune must be minutes"),
         (["--horizon", "3"], "--horizon is for the task forecast"),
-        (["--kernels", "3"], "--kernels is for the task series"),
+        (["--kernels", "3"], "--kernels is for the task audio, series"),
     ],
 )
 def test_options_that_do_not_go_together(table, tmp_path, options, said):
