@@ -44,7 +44,7 @@ def decoded(content: bytes, name: str) -> tuple[np.ndarray, int]:
 
     The format is told from the content, not from an ending. Channels become one by their mean. Only WAV is
     read without `soundfile`, which decodes FLAC, Ogg (Vorbis and Opus), MP3 and AIFF. Of these a file that is
-    cut off is refused, but for cuts that it does not show: see `_fault`.
+    cut off is refused, but for cuts that it does not show: see `_fault`, and of Ogg a cut between two pages.
 
     Args:
         content: the file's bytes.
@@ -65,6 +65,8 @@ def decoded(content: bytes, name: str) -> tuple[np.ndarray, int]:
     if form is None:
         return read_wav(content, name)
     soundfile = _soundfile(name, form)
+    if form == "Ogg":
+        content = _whole_pages(content, name)
     try:
         samples, rate, promised = _by_soundfile(soundfile, content, form)
     except (RuntimeError, ValueError, TypeError) as error:  # soundfile's own are RuntimeErrors
@@ -111,12 +113,9 @@ def _by_soundfile(soundfile: Any, content: bytes, form: str) -> tuple[np.ndarray
 def _fault(content: bytes, form: str, count: int, promised: int) -> str | None:
     """Return what is wrong with a file of which libsndfile read `count` samples without an error.
 
-    It reads what it finds of a file that is cut off, and goes on behind a damaged part. Not known: a cut
-    between two pages of Ogg; damage within AIFF or MP3; a cut of MP3 that loses up to two frames, or whose
-    head does not say its length.
+    It reads what it finds of a file that is cut off, and goes on behind a damaged part. Not known: damage
+    within AIFF or MP3; a cut of MP3 that loses up to two frames, or whose head does not say its length.
     """
-    if form == "Ogg":
-        return _fault_of_ogg(content)
     if form == "AIFF":  # whose last byte, of padding, some leave out
         missing = 8 + int.from_bytes(content[4:8], "big") - len(content)
         is_cut = 1 < missing < _SIZES_OF_PIPES - len(content)
@@ -128,21 +127,29 @@ def _fault(content: bytes, form: str, count: int, promised: int) -> str | None:
     return None
 
 
-def _fault_of_ogg(content: bytes) -> str | None:
-    """Return what is wrong with the pages of an Ogg file: libogg skips damaged ones (RFC 3533, section 6)."""
+def _whole_pages(content: bytes, name: str) -> bytes:
+    """Return the pages of an Ogg file without what stands behind them, or raise DataError.
+
+    libogg skips damaged pages (RFC 3533, section 6), and libsndfile 1.2.0 knows no length of a file with a
+    tag behind them. A cut between two pages is not known.
+    """
     place = 0
     while content.startswith(b"OggS", place):
         body = place + 27 + content[place + 26] if place + 26 < len(content) else len(content)
         end = body + sum(content[place + 27 : body])
         page = content[place:end]
         if len(page) < 27 or end > len(content):
-            return "is damaged: it is cut off in a page of Ogg. Fetch it again."
+            raise DataError(f"{name} is damaged: it is cut off in a page of Ogg. Fetch it again.")
         if _ogg_checksum(page[:22] + bytes(4) + page[26:]) != int.from_bytes(page[22:26], "little"):
-            return f"is damaged: its page of Ogg at byte {place:,} has another checksum. Fetch it again."
+            raise DataError(
+                f"{name} is damaged: its page of Ogg at byte {place:,} has another checksum. Fetch it again."
+            )
         place = end
     if (lost := content.find(b"OggS", place)) >= 0:
-        return f"is damaged: the bytes from {place:,} to {lost:,} are no page of Ogg. Fetch it again."
-    return None
+        raise DataError(
+            f"{name} is damaged: the bytes from {place:,} to {lost:,} are no page of Ogg. Fetch it again."
+        )
+    return content[:place]
 
 
 def _ogg_checksum(page: bytes) -> int:

@@ -47,7 +47,7 @@ def test_frames_are_those_of_training(rate, to):
         found = GRAPHS[to](samples, rate).numpy()
         assert found.shape == wanted.shape
         # Bands that are empty have what the filter leaves of others, where float32 rounds coarsely.
-        np.testing.assert_allclose(found, wanted, atol=1e-4 if rate >= to else 5e-4)
+        np.testing.assert_allclose(found, wanted, atol=1e-4 if rate >= to else 2e-3)
 
 
 @pytest.mark.slow

@@ -183,7 +183,9 @@ def test_the_saved_file_says_it_and_its_weights_fit_no_other_model(adapted, tmp_
     adapted.save(tmp_path / "pairs.keras")
     again = models.load(tmp_path / "pairs.keras")
     assert (again.symmetric, again.row_kind) == (True, SYMMETRIC_PAIRS)
-    np.testing.assert_array_equal(again.predict(PAIRS, verbose=0), adapted.predict(PAIRS, verbose=0))
+    # Its weights lie elsewhere in memory, and some processors then add in another order.
+    found, wanted = (model.predict(PAIRS, verbose=0) for model in (again, adapted))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-7)
     plain = models.TextClassifier(models.TextConfig(**SMALL))
     plain.adapt(PAIRS, LABELS)
     with pytest.raises(ConfigError, match="`symmetric` is True in the file and False here"):
