@@ -15,6 +15,7 @@ from keras_selfattn.layers.linear_attention import LinearSelfAttention
 from keras_selfattn.layers.peers.exchange import from_peer, to_peer
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.positions.disentangled import DisentangledPositions
+from keras_selfattn.layers.positions.distance_bias import DistanceBias
 from keras_selfattn.layers.positions.encodings import (
     LearnedPositionEncoding,
     SinusoidalPositionEncoding,
@@ -39,6 +40,7 @@ __all__ = [
     "Decoder",
     "DecoderBlock",
     "DisentangledPositions",
+    "DistanceBias",
     "Encoder",
     "EncoderBlock",
     "FirstTokenPooling",

@@ -24,7 +24,8 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_math import Formula
 from keras_selfattn.layers.attention_paths import Heads, Tokens, attend, on_tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.masks import PairMask, check_masks, pair_mask
+from keras_selfattn.layers.masks import PairMask, check_distances_read, check_masks, pair_mask
+from keras_selfattn.layers.positions.strategy import PositionStrategy
 from keras_selfattn.layers.remat import call_in_scope
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -71,6 +72,7 @@ class AttentionBase(keras.layers.Layer):
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
     _may_pack: ClassVar[bool] = True
+    position: PositionStrategy | None = None  # of layers that know of distances
     _renamed_in_calls: ClassVar[Mapping[str, str]] = RENAMED_IN_CALLS
     _formula: Formula
 
@@ -112,14 +114,21 @@ class AttentionBase(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool | None = None,
         return_weights: bool = False,
+        distances: Tensor | None = None,
     ) -> Tensor:
-        pairs = self.pairs(inputs, mask, valid_lens, attention_mask)
+        pairs = self.pairs(inputs, mask, valid_lens, attention_mask, distances)
         return on_tokens(self, inputs, pairs, training, return_weights, may_pack=self._may_pack)
 
     def pairs(
-        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        valid_lens: Tensor | None,
+        attention_mask: Tensor | None,
+        distances: Tensor | None = None,
     ) -> PairMask:
         """Return the checked rules of which token may attend to which."""
+        check_distances_read(distances, self.position)
         return pair_mask(
             inputs,
             mask,
@@ -128,6 +137,7 @@ class AttentionBase(keras.layers.Layer):
             num_heads=self.num_heads,
             reach=self._reach,
             sees_distance=self.sees_distance,
+            distances=distances,
         )
 
     @property
@@ -140,14 +150,20 @@ class AttentionBase(keras.layers.Layer):
         """True if the distance from query to key matters."""
         return self._reach != (None, None)
 
+    @property
+    def reads_distances(self) -> bool:
+        """True if a call must be given `distances`."""
+        return self.position is not None and self.position.reads_distances
+
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None.
 
-        The blocks of an encoder share the masks of `pairs`; the window is the layer's own.
+        The blocks of an encoder share the masks of `pairs`; the window, and whether distances are read, are
+        the layer's own.
         """
-        pairs = pairs._replace(reach=self._reach)
+        pairs = pairs._replace(reach=self._reach, given=pairs.given if self.reads_distances else None)
         heads = self._heads(x, tokens)
         context, weights = self._attend(heads, tokens, pairs, training, return_weights)  # [N, H D]
         return self._outputs(context, tokens), weights
@@ -178,8 +194,10 @@ class AttentionBase(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool | None = None,
         return_weights: bool = False,
+        distances: Tensor | None = None,
     ) -> Any:
-        check_masks(inputs, mask, valid_lens, attention_mask, self.num_heads)
+        check_distances_read(distances, self.position)
+        check_masks(inputs, mask, valid_lens, attention_mask, self.num_heads, distances)
         outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_weights:
             return outputs

@@ -5,6 +5,7 @@
 | `packed`         | TensorFlow's own kernels (no XLA) and more than a few tokens: on the real tokens alone  |
 | `with_weights`   | the weights are to be returned: all pairs, exact rows for padding queries, too          |
 | `windowed`       | a window on both sides that is shorter than the sequence: queries against the keys near |
+|                  | (not with given distances, which have a number for every pair anyway)                   |
 | `fused`          | JAX on a Hopper GPU, half precision, products alone: in kernels that store no scores    |
 | `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
 | `plain`          | otherwise, in graphs for other runtimes (`portable`), and where JAX is not told the     |
@@ -33,7 +34,7 @@ from keras_selfattn.layers.attention_math import Formula, map_queries, softmax_a
 from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.jax import is_dimension, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.flash_attention import fits_kernels, flash_attention
-from keras_selfattn.layers.masks import PairMask, distances, zero_masked
+from keras_selfattn.layers.masks import PairMask, zero_masked
 from keras_selfattn.layers.remat import add_losses
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.tensorflow import builds_portable_graph, runs_kernels
@@ -291,7 +292,7 @@ def choose_path(
     if return_weights:
         return with_weights
     left, right = pairs.reach
-    if left is not None and right is not None and not builds_portable_graph():
+    if left is not None and right is not None and pairs.given is None and not builds_portable_graph():
         length, keys = tokens.length, keys_of_chunk(left, right)
         if is_dimension(length):
             return plain  # no chunks can be counted
@@ -378,7 +379,7 @@ def by_query_blocks(
                 value,
                 pairs.of_queries(rows, length),
                 formula,
-                partial(distances, length, rows),
+                partial(pairs.distance, length, rows),
                 learned=dict(zip(learned, weights, strict=True)),
                 dropout=_dropout(formula, rows, tokens.length, training),
                 rows_may_be_empty=pairs.rows_may_be_empty,
@@ -449,7 +450,7 @@ def _all_pairs(
         *heads,
         pairs.dense(length),
         formula,
-        partial(distances, length),
+        partial(pairs.distance, length),
         dropout=_dropout(formula, tokens.positions, tokens.length, training),
         rows_may_be_empty=rows_may_be_empty,
     )

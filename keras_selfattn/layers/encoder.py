@@ -149,10 +149,16 @@ class StackBase(keras.layers.Layer):
         return normalised(self._norm, x, tokens), weights if return_weights else None
 
     def _pairs(
-        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        valid_lens: Tensor | None,
+        attention_mask: Tensor | None,
+        distances: Tensor | None = None,
     ) -> PairMask:
-        """Return the rules of all blocks: each has its own window."""
-        pairs = self._blocks[0].pairs(inputs, mask, valid_lens, attention_mask)
+        """Return the rules of all blocks: each has its own window, and some may read `distances`."""
+        checks = next((block for block in self._blocks if block.reads_distances), self._blocks[0])
+        pairs = checks.pairs(inputs, mask, valid_lens, attention_mask, distances)
         return pairs._replace(sees_distance=any(block.sees_distance for block in self._blocks))
 
     def enable_lora(
@@ -221,6 +227,7 @@ class Encoder(StackBase):
         inputs: float `[batch, length, features]`.
         mask, valid_lens, attention_mask, training: as for `MultiHeadSelfAttention`.
         return_weights: if True, returns every block's attention weights as well.
+        distances: as for `MultiHeadSelfAttention`; the blocks whose `position` reads them get them.
 
     Returns:
         float `[batch, length, features]`, exactly zero at masked positions; with `return_weights` also a list
@@ -259,15 +266,28 @@ class Encoder(StackBase):
         attention_mask: Tensor | None = None,
         training: bool | None = None,
         return_weights: bool = False,
+        distances: Tensor | None = None,
     ) -> Tensor:
-        pairs = self._pairs(inputs, mask, valid_lens, attention_mask)
+        pairs = self._pairs(inputs, mask, valid_lens, attention_mask, distances)
         return on_tokens(self, inputs, pairs, training, return_weights)
 
     def compute_output_spec(
-        self, inputs: Tensor, *args: Any, return_weights: bool = False, **options: Any
+        self,
+        inputs: Tensor,
+        *args: Any,
+        return_weights: bool = False,
+        distances: Tensor | None = None,
+        **options: Any,
     ) -> Any:
+        some_read = any(block.reads_distances for block in self._blocks)
         specs = [
-            block.compute_output_spec(inputs, *args, return_weights=return_weights, **options)
+            block.compute_output_spec(
+                inputs,
+                *args,
+                return_weights=return_weights,
+                distances=distances if block.reads_distances or not some_read else None,
+                **options,
+            )
             for block in self._blocks
         ]
         outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

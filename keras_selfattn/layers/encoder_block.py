@@ -173,10 +173,20 @@ class BlockBase(keras.layers.Layer):
         return call_of_part(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
     def pairs(
-        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        valid_lens: Tensor | None,
+        attention_mask: Tensor | None,
+        distances: Tensor | None = None,
     ) -> PairMask:
         """Return the checked rules of which token may attend to which."""
-        return self._attention.pairs(inputs, mask, valid_lens, attention_mask)
+        return self._attention.pairs(inputs, mask, valid_lens, attention_mask, distances)
+
+    @property
+    def reads_distances(self) -> bool:
+        """True if a call must be given `distances`."""
+        return self._attention.reads_distances
 
     @property
     def sees_distance(self) -> bool:
@@ -363,7 +373,8 @@ class EncoderBlock(BlockBase):
 
     Call arguments:
         inputs: float `[batch, length, features]`.
-        mask, valid_lens, attention_mask, training, return_weights: as for `MultiHeadSelfAttention`.
+        mask, valid_lens, attention_mask, training, return_weights, distances: as for
+            `MultiHeadSelfAttention`.
 
     Returns:
         float `[batch, length, features]`; with `return_weights` also float `[batch, heads, query, key]`.
@@ -391,8 +402,9 @@ class EncoderBlock(BlockBase):
         attention_mask: Tensor | None = None,
         training: bool | None = None,
         return_weights: bool = False,
+        distances: Tensor | None = None,
     ) -> Tensor:
-        pairs = self._attention.pairs(inputs, mask, valid_lens, attention_mask)
+        pairs = self._attention.pairs(inputs, mask, valid_lens, attention_mask, distances)
         return on_tokens(self, inputs, pairs, training, return_weights)
 
     def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:

@@ -75,10 +75,15 @@ class LinearSelfAttention(AttentionBase):
         restore_state(self)
 
     def pairs(
-        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        valid_lens: Tensor | None,
+        attention_mask: Tensor | None,
+        distances: Tensor | None = None,
     ) -> PairMask:
         """Return the checked rules of which tokens are attended to."""
-        pairs = super().pairs(inputs, mask, valid_lens, attention_mask)
+        pairs = super().pairs(inputs, mask, valid_lens, attention_mask, distances)
         if pairs.lens is not None or (pairs.chosen is not None and pairs.chosen.shape[2] != 1):
             raise ValueError(
                 "LinearSelfAttention never forms the pairs that `attention_mask` and `valid_lens` of shape "

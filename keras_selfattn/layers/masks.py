@@ -29,6 +29,7 @@ class PairMask(NamedTuple):
     reach: how many positions a query sees to its left and to its right; None = all.
     sees_distance: whether the distance from query to key matters.
     of_one_sequence: True if queries and keys are the same tokens, False if keys are of another sequence.
+    given: int32 `[B, 1, T, S]`, distances that the caller gives in the place of those of positions, or None.
     """
 
     real: Tensor | None
@@ -37,16 +38,21 @@ class PairMask(NamedTuple):
     reach: tuple[int | None, int | None]
     sees_distance: bool = False
     of_one_sequence: bool = True
+    given: Tensor | None = None
 
     @property
     def names_positions(self) -> bool:
-        """True if a rule names positions of the sequence, counted from 0."""
+        """True if a rule, or a distance, names positions of the sequence, counted from 0."""
+        return self._names_keys or self.given is not None
+
+    @property
+    def _names_keys(self) -> bool:
         return self.lens is not None or self.chosen is not None
 
     @property
     def rows_may_be_empty(self) -> bool:
         """True if a real token may have no key; of one sequence, the other rules always allow itself."""
-        return self.names_positions or not self.of_one_sequence
+        return self._names_keys or not self.of_one_sequence
 
     def dense(self, length: Tensor) -> Tensor | None:
         """Return bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend.
@@ -63,6 +69,16 @@ class PairMask(NamedTuple):
         if chosen is not None and chosen.shape[2] != 1:
             chosen = ops.take(chosen, rows, axis=2)
         return self._mask(lens, chosen, partial(distances, length, rows), length)
+
+    def distance(self, length: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return the distances of all queries, or those at `rows`, int32 `[C]`, from all keys.
+
+        Returns:
+            Of positions, int32 `[T or C, S]`; or the given ones, `[B, 1, T or C, S]`.
+        """
+        if self.given is None:
+            return distances(length, rows)
+        return self.given if rows is None else ops.take(self.given, rows, axis=2)
 
     def _mask(
         self, lens: Tensor | None, chosen: Tensor | None, distance: Callable[[], Tensor], length: Tensor
@@ -89,6 +105,7 @@ def pair_mask(
     num_heads: int,
     reach: tuple[int | None, int | None],
     sees_distance: bool = False,
+    distances: Tensor | None = None,
 ) -> PairMask:
     """Return the checked rules of which query may attend to which key.
 
@@ -100,6 +117,7 @@ def pair_mask(
         num_heads: H, to check a mask of rank 4.
         reach: see `PairMask`; causal attention is `(None, 0)`.
         sees_distance: whether distances matter beside a limited reach.
+        distances: in the place of those of positions, int `[B, T, S]`, or None.
 
     Raises:
         ValueError: for a wrong dtype, rank or size, with what was received.
@@ -112,6 +130,7 @@ def pair_mask(
         chosen=None if attention_mask is None else _rank_4(checked_pairs(inputs, attention_mask, num_heads)),
         reach=reach,
         sees_distance=sees_distance or reach != (None, None),
+        given=None if distances is None else given_distances(inputs, distances),
     )
 
 
@@ -266,8 +285,11 @@ def check_masks(
     valid_lens: Tensor | None,
     attention_mask: Tensor | None,
     num_heads: int,
+    distances: Tensor | None = None,
 ) -> None:
-    """Raise ValueError for a mask of the wrong dtype, rank or known size."""
+    """Raise ValueError for a mask, or distances, of the wrong dtype, rank or known size."""
+    if distances is not None:
+        given_distances(inputs, distances)
     if mask is not None:
         checked_mask(inputs, mask)
     if valid_lens is not None:
@@ -359,6 +381,31 @@ def checked_lens(inputs: Tensor, valid_lens: Tensor, name: str = "valid_lens") -
             f"Received values from {seen.min()} to {seen.max()}."
         )
     return ops.cast(lens, "int32")
+
+
+def given_distances(inputs: Tensor, given: Tensor) -> Tensor:
+    """Return the argument `distances`, `[B, T, S]`, as int32 `[B, 1, T, S]`, or raise ValueError."""
+    given = as_given(given)
+    if not holds_integers(given):
+        raise ValueError(f"`distances` must hold integers. Received dtype {dtype_name(given)}.")
+    batch, length = ops.shape(inputs)[:2]
+    given = of_shape("distances", given, [batch, length, length], "[batch, length, length]")
+    return ops.expand_dims(ops.cast(given, "int32"), 1)
+
+
+def check_distances_read(given: Tensor | None, position: Any) -> None:
+    """Raise ValueError for `distances` that no `position` reads, or that one reads and the call lacks."""
+    reads = position is not None and position.reads_distances
+    if given is None and reads:
+        raise ValueError(
+            f"{type(position).__name__} needs the call argument `distances`, int [batch, length, length], of "
+            "MultiHeadSelfAttention, EncoderBlock or Encoder; decoders take none. Received None."
+        )
+    if given is not None and not reads:
+        raise ValueError(
+            "`distances` is read by positions such as DistanceBias() alone; leave it out, or set `position`. "
+            f"Received position={position!r}."
+        )
 
 
 def check_one_length_a_row(valid_lens: Tensor, of: str = "pooling") -> None:

@@ -55,7 +55,8 @@ class MultiHeadSelfAttention(AttentionBase):
             section 3.2.1). 1.0 gives the unscaled dot product.
         position: how the distance between query and key enters: `RotaryPositions`, `LinearBias`,
             `BucketedBias`, `RelativePositions` or `DisentangledPositions`, or "rotary", "alibi", "t5", "shaw"
-            or "disentangled" for these with their defaults; None = not at all.
+            or "disentangled" for these with their defaults; or `DistanceBias`, for distances that are given;
+            None = not at all.
         causal: if True, a position attends only to itself and the positions before it.
         window: local attention: an int w (a query attends to keys at most w positions away) or (left, right).
             Time and memory fall with the window unless weights are returned. None = no limit.
@@ -87,6 +88,8 @@ class MultiHeadSelfAttention(AttentionBase):
             (second); a size of 1 is every head, or every query.
         training: dropout acts only if True.
         return_weights: if True, returns the attention weights as well.
+        distances: int `[batch, length, length]`, from each query to each key, for a `position` that reads
+            them, such as `DistanceBias`: tokens are the nodes of a graph, or lie in space.
 
     Returns:
         float `[batch, length, features]`; with `return_weights` also the weights before dropout, float

@@ -5,7 +5,7 @@ head). A distance is key position - query position.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 Tensor = Any
 Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
@@ -43,6 +43,9 @@ class PositionStrategy:
         (1, 3, 4)
     """
 
+    reads_distances: ClassVar[bool] = False
+    """True if the distances are those of the call argument `distances`, `[B, 1, T, S]`, instead."""
+
     def weights(self, num_heads: int, head_dim: int) -> Weights:
         """Return the weights to learn: `{name: (shape, function from a seed to an initializer)}`."""
         return {}
@@ -62,7 +65,7 @@ class PositionStrategy:
         Args:
             learned: the layer's weights by the names of `weights`.
             query: `[B, H, T, D]`, multiplied by the layer's scale.
-            distance: int32 `[T, S]`.
+            distance: int32 `[T, S]`; `[B, 1, T, S]` if `reads_distances`.
             causal: whether the layer hides the keys after a query.
         """
         return None

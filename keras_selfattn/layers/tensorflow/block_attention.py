@@ -11,6 +11,7 @@ References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from keras_selfattn.layers.attention_math import (
@@ -101,9 +102,10 @@ class _BlockAttention:
             def block(part: Block, contexts: Any) -> State:
                 rows = walk.rows(at, part.start, part.stop)
                 near_keys, near_values = walk.near(at, part, keys), walk.near(at, part, values)
-                logits = formula.score(self._learned, _taken(query, rows), near_keys, part.distance)
+                distance = partial(walk.distance, at, part)
+                logits = formula.score(self._learned, _taken(query, rows), near_keys, distance)
                 weights = _product(self._weights(at, part, logits, value.dtype), self._keep(part, rows))
-                context = formula.combine(self._learned, weights, near_values, part.distance)
+                context = formula.combine(self._learned, weights, near_values, distance)
                 context = _scaled(context, self._scale)  # [g, H, C, D]
                 return (_written(contexts, walk.packed(at, part.start, part.stop, _joined(context))),)
 
@@ -174,12 +176,13 @@ class _BlockAttention:
         query, key, value = heads
         # An empty slot holds a copy of another token's query, so its upstream gradient is zeroed.
         upstream, shared = (self._walk.cleared(at, part, x) for x in (upstream, shared))
+        distance = partial(self._walk.distance, at, part)
         # A factor stays out of the tape, whose gradient would multiply every pair by it.
         factor = self._formula.product_scale
         with tf.GradientTape(watch_accessed_variables=False) as scores:
             scores.watch([query, key, *learned])
             if factor is None:
-                factor, scored = 1.0, self._formula.score(self._narrowed(learned), query, key, part.distance)
+                factor, scored = 1.0, self._formula.score(self._narrowed(learned), query, key, distance)
             else:
                 scored = dot_product(query, key)
         logits = _scaled(scored, factor)
@@ -189,7 +192,7 @@ class _BlockAttention:
         kept = _product(tf.cast(weights, value.dtype), keep)
         with tf.GradientTape(watch_accessed_variables=False) as sums:
             sums.watch([kept, value, *learned])
-            context = self._formula.combine(self._narrowed(learned), kept, value, part.distance)
+            context = self._formula.combine(self._narrowed(learned), kept, value, distance)
         of_kept, of_value, *of_learned = _gradients(sums, context, [kept, value, *learned], upstream)
         of_weights = tf.cast(_product(of_kept, keep), wide)
         of_logits = tf.cast(weights * (of_weights - shared), logits.dtype)

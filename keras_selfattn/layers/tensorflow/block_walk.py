@@ -184,6 +184,13 @@ class Walk:
             parts.append(chosen[:, :, queries, part.left : part.right])
         return all_of(parts)
 
+    def distance(self, at: QuerySpan, part: Block) -> Tensor:
+        """Return the distances of a block, of positions `[C, K]`, or the given ones, `[g, 1, C, K]`."""
+        if self._pairs.given is None:
+            return part.distance()
+        given = tf.gather(self._pairs.given, self._tokens.order[at.first : at.first + at.count])
+        return given[:, :, part.start : part.stop, part.left : part.right]
+
     def near(self, at: QuerySpan, part: Block, keys: Tensor) -> Tensor:
         """Return those keys of a stretch, `[g, G, keys, D]`, that a block sees, `[g, G, K, D]`."""
         if self._reach == (None, None):
