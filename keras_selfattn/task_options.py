@@ -169,6 +169,12 @@ OPTIONS = (
         least=0,
         without="4000, of audio 2000",
     ),
+    OptionSpec(
+        "--no-positions",
+        "Rows are sets, whose order says nothing.",
+        name="positions",
+        switch=False,
+    ),
     OptionSpec("--context", "Frames that a forecast is made from.", kind=int, least=1, without="48"),
     OptionSpec("--horizon", "Values to forecast.", kind=int, least=1, without="12"),
     OptionSpec(

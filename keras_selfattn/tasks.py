@@ -393,7 +393,7 @@ TASKS = (
         files=".ts",
         learned="series with a class each",
         reading={"label": None, **_FRAME_COLUMNS},
-        settings=frozenset({"kernel_size", "kernels"}),
+        settings=frozenset({"kernel_size", "kernels", "positions"}),
         read=_series,
     ),
     Task(
@@ -403,7 +403,7 @@ TASKS = (
         files="only with --task",
         learned="series with a number each",
         reading={"label": None, **_FRAME_COLUMNS},
-        settings=frozenset({"kernel_size"}),
+        settings=frozenset({"kernel_size", "positions"}),
         read=_regression,
         target=NUMBERS,
     ),

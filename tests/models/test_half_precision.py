@@ -95,6 +95,11 @@ CASES = {
         SERIES,
         [[9.0, 9.0]] * len(SERIES),
     ),
+    "sets": lambda folder: (
+        learned(models.SeriesClassifier(SMALL | {"positions": False}), SERIES, alternating(SERIES)),
+        SERIES,
+        one_label(SERIES),
+    ),
     "images": lambda folder: (
         learned(models.ImageClassifier(SMALL), IMAGES, alternating(IMAGES)),
         IMAGES,

@@ -5,7 +5,7 @@ Axes: B (batch), T (frames), P (positions), F (features of a frame), D (width).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -14,11 +14,11 @@ from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches.rows import Rows
 from keras_selfattn.models.classifier import Classifier, class_head
-from keras_selfattn.models.config import EncoderConfig, check_count, is_count
-from keras_selfattn.models.core.encoder_core import encoded
+from keras_selfattn.models.config import EncoderConfig, check_count, check_flag, is_count
+from keras_selfattn.models.core.encoder_core import encoded, encoder
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.raw_model import RawModel
-from keras_selfattn.models.series.frame_layers import FramePositions, Frames
+from keras_selfattn.models.series.frame_layers import FramePositions, Frames, SetElements
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
 from keras_selfattn.models.series.wide_readout import SHARES, fit_wide, wide_logits
 from keras_selfattn.rows.series import SERIES, as_series, warn_of_axes
@@ -37,9 +37,12 @@ class SeriesConfig(EncoderConfig):
         kernel_size: frames of the convolution before attention.
         max_positions: the most positions of the longest training row; frames of longer series are averaged
             in windows. Attention's cost grows with their square.
+        positions: False for rows that are sets, such as points or detections: no answer depends on the order
+            of the frames. Then there are no convolutions and no windows, and every frame is a position.
 
     Raises:
-        ConfigError: for a field out of range; it names the field, the rule and the value.
+        ConfigError: for a field out of range, or one that a set has no use for; it names the field, the rule
+            and the value.
 
     Example:
 
@@ -51,16 +54,27 @@ class SeriesConfig(EncoderConfig):
     feed_forward_dim: int | None = 128
     kernel_size: int = 7
     max_positions: int = 48
+    positions: bool = True
+
+    # Fields about neighbouring frames.
+    _of_order: ClassVar[tuple[str, ...]] = ("kernel_size", "max_positions")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("kernel_size", "max_positions"):
             check_count(name, getattr(self, name))
+        check_flag("positions", self.positions)
+        for name in self._of_order:
+            if not self.positions and getattr(self, name) != getattr(type(self), name):
+                raise ConfigError(
+                    f"`{name}` is about neighbouring frames, which sets (`positions=False`) do not have: "
+                    f"leave it out. Received {getattr(self, name)!r}."
+                )
 
     @property
-    def attended(self) -> int:
+    def attended(self) -> int | None:
         # Above it, positions are windows of frames, so the cost of a row is linear in its length.
-        return self.max_positions
+        return self.max_positions if self.positions else None
 
 
 class SeriesModel(RawModel):
@@ -88,13 +102,13 @@ class SeriesModel(RawModel):
         return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12, "refit": True}
 
     def alternatives(self) -> list[dict[str, Any]]:
+        of_order: list[dict[str, Any]] = [{"kernel_size": 15}, {"max_positions": 96}]
         return [
             {"dropout": 0.3},
-            {"kernel_size": 15},
             {"learning_rate": 1e-3},
             {"width": 128},
             {"num_layers": 1},
-            {"max_positions": 96},
+            *(of_order if self.config.positions else []),
         ]
 
     def __init__(
@@ -117,6 +131,8 @@ class SeriesModel(RawModel):
     @property
     def stride(self) -> int:
         """Frames of one position of attention."""
+        if not self.config.positions:
+            return 1
         return max(1, -(-(self.longest or 1) // self.config.max_positions))
 
     def read_inputs(self, x: Any) -> list[np.ndarray]:
@@ -144,8 +160,14 @@ class SeriesModel(RawModel):
         """Return attention's features `[B, 2 D]` of standardised frames `[B, T, F]`."""
         config, policy = self.config, self.dtype_policy
         x = keras.layers.GaussianNoise(_NOISE, dtype=policy, name="noise")(frames)
-        x = FramePositions(config.width, config.kernel_size, self.stride, dtype=policy, name="convolution")(x)
-        x = encoded(x, config, policy)  # [B, P, D]
+        if config.positions:
+            x = FramePositions(
+                config.width, config.kernel_size, self.stride, dtype=policy, name="convolution"
+            )(x)
+            x = encoded(x, config, policy)  # [B, P, D]
+        else:
+            x = SetElements(config.width, dtype=policy, name="elements")(x)
+            x = encoder(config, policy)(x)  # [B, T, D]
         average = layers.AveragePooling(dtype=policy, name="average")(x)
         largest = layers.MaxPooling(dtype=policy, name="largest")(x)
         x = keras.layers.Concatenate(dtype=policy, name="pooling")([average, largest])  # [B, 2 D]
@@ -157,7 +179,7 @@ class SeriesClassifierConfig(SeriesConfig):
     """Config of a `SeriesClassifier`: the fields of `SeriesConfig`, and this one.
 
     Args:
-        kernels: random convolutions beside attention; 0 for attention alone.
+        kernels: random convolutions beside attention; 0 for attention alone. Sets have none.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -170,10 +192,17 @@ class SeriesClassifierConfig(SeriesConfig):
 
     kernels: int = 4000
 
+    _of_order = (*SeriesConfig._of_order, "kernels")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_count(self.kernels, 0):
             raise ConfigError(f"`kernels` must be 0 or a positive integer. Received {self.kernels!r}.")
+
+    @property
+    def convolutions(self) -> int:
+        """The random convolutions of the model."""
+        return self.kernels if self.positions else 0
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -237,20 +266,20 @@ class SeriesClassifier(SeriesModel, Classifier):
             self._assemble(class_head(labels, multi_label=multi_label))
 
     def parts_beside(self) -> dict[str, str]:
-        count = self.config.kernels
+        count = self.config.convolutions
         return {"wide path": f"a linear readout of {count:,} random convolutions"} if count else {}
 
     def _prepare(self, rows: Rows) -> None:
         super()._prepare(rows)
-        if self.config.kernels:
+        if self.config.convolutions:
             targets, exclusive = self._indicators(rows.targets), not self.multi_label
             fit_wide(self.core, rows.inputs, targets, exclusive=exclusive, weights=rows.weights_of_rows)
 
     def _build_core(self, head: Head) -> keras.Model:
-        if not self.config.kernels:
+        if not self.config.convolutions:
             return super()._build_core(head)
         values = keras.Input((None, self.num_features), dtype="float32", name="values")
         frames = Frames(name="frames")(values)  # [B, T, F]
-        convolutions = RandomConvolutions(self.config.kernels, self.longest or 1, name="wide")
+        convolutions = RandomConvolutions(self.config.convolutions, self.longest or 1, name="wide")
         wide = wide_logits(frames, convolutions, len(self.labels))
         return keras.Model(values, head.outputs(self._pooled(frames), wide, SHARES), name="core")

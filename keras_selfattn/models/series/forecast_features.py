@@ -81,12 +81,15 @@ class Summary(keras.layers.Layer):
     For each feature: the values at 16 even places, then mean, deviation, smallest, largest, and mean absolute
     change from frame to frame. For the row: the number of frames.
 
+    Args:
+        ordered: False for sets, which have no samples and no change.
+
     Call arguments:
         inputs: float `[batch, length, features]`, 0 for a missing value.
         mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
 
     Returns:
-        float32 `[batch, 21 features + 1]`; zeros for a row without frames.
+        float32 `[batch, 21 features + 1]`, of sets `[batch, 4 features + 1]`; zeros for a row without frames.
 
     Example:
 
@@ -95,8 +98,9 @@ class Summary(keras.layers.Layer):
         [2.33 1.25 1.   4.   1.5  3.  ]
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, ordered: bool = True, **kwargs: Any) -> None:
         super().__init__(**{"dtype": "float32", "trainable": False, **kwargs})
+        self.ordered = ordered
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         real = ops.ones_like(inputs[:, :, :1]) if mask is None else ops.cast(mask, "float32")[:, :, None]
@@ -108,6 +112,8 @@ class Summary(keras.layers.Layer):
         least = ops.min(inputs + far, axis=1, initial=np.inf)
         largest = ops.max(inputs - far, axis=1, initial=-np.inf)
         least, largest = (ops.where(frames > 0, each, 0.0) for each in (least, largest))
+        if not self.ordered:
+            return ops.concatenate([mean, spread, least, largest, frames], axis=-1)
         both = real[:, 1:] * real[:, :-1]
         steps = ops.sum(ops.abs(inputs[:, 1:] - inputs[:, :-1]) * both, axis=1)
         change = steps / ops.maximum(ops.sum(both, axis=1), 1)
@@ -120,9 +126,12 @@ class Summary(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], sum(self.sizes(input_shape[2])))
 
-    def sizes(self, features: int) -> tuple[int, int]:
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "ordered": self.ordered}
+
+    def sizes(self, features: int) -> tuple[int, ...]:
         """Return the numbers of features of each kind: samples and summaries."""
-        return POINTS * features, 5 * features + 1
+        return (POINTS * features, 5 * features + 1) if self.ordered else (4 * features + 1,)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")

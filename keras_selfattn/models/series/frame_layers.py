@@ -165,6 +165,52 @@ class FramePositions(keras.layers.Layer):
         return ops.sum(x, axis=2) / ops.maximum(counts, 1), ops.cast(counts > 0, x.dtype)
 
 
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SetElements(keras.layers.Layer):
+    """Make a position of each frame alone, by two products: for rows that are sets.
+
+    Args:
+        width: features D of a position.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`.
+        mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
+
+    Returns:
+        float `[batch, length, width]`, 0 where it is masked.
+
+    Example:
+
+        >>> import numpy as np
+        >>> SetElements(4)(np.zeros((1, 5, 2), "float32")).shape
+        TensorShape([1, 5, 4])
+
+    Reference: Zaheer et al. 2017, "Deep Sets", theorem 2 (what is learned of each element alone, then a sum).
+    """
+
+    def __init__(self, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.width = width
+        policy = self.dtype_policy
+        self._first, self._second = (Dense(width, dtype=policy, name=name) for name in ("first", "second"))
+
+    def build(self, input_shape: tuple) -> None:
+        self._first.build((None, None, input_shape[-1]))
+        self._second.build((None, None, self.width))
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        real = _real(inputs, mask)[:, :, None]  # [B, T, 1]
+        hidden = keras.activations.gelu(ops.cast(self._first(inputs * real), self.compute_dtype))
+        return ops.cast(self._second(hidden), self.compute_dtype) * real
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return (*input_shape[:-1], self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "width": self.width}
+
+
 _TAPS = 5  # positions that the second convolution spans
 
 

@@ -144,7 +144,7 @@ class SeriesRegressor(SeriesModel):
 
     def _linear_features(self) -> Any:
         """Return the layer from standardised frames to the features of the ridge regression."""
-        return Summary(name="features")
+        return Summary(ordered=self.config.positions, name="features")
 
     def _beginning(self, inputs: Sequence[np.ndarray], numbers: int) -> np.ndarray:
         """Return the fixed part of the predictions, `[rows, N]`; the model learns the rest."""
@@ -188,6 +188,10 @@ class ForecastConfig(SeriesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("season", self.season)
+        if not self.positions:
+            raise ConfigError(
+                "A forecast continues a series, so its frames have an order: leave `positions` out."
+            )
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
