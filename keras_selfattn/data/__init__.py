@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.audio import read_audio
+from keras_selfattn.data.graphs import Graph, GraphRows, graph_distances, read_graphs
 from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, split_rows
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LANGUAGES",
+    "Graph",
+    "GraphRows",
     "GroupedRows",
     "LabelledRows",
     "LanguageRows",
@@ -33,12 +36,14 @@ __all__ = [
     "Windows",
     "all_names",
     "cut_windows",
+    "graph_distances",
     "language_rows",
     "load_messages",
     "load_names",
     "read_answers",
     "read_audio",
     "read_corpus",
+    "read_graphs",
     "read_images",
     "read_long_series",
     "read_regression",
