@@ -374,6 +374,63 @@ def sequences(
     report(table, shown, csv_file, plot, ("test exact", "exact answers"))
 
 
+@main.command("graphs")
+@_options
+@click.option("--seeds", type=click.IntRange(1), default=5, help="How often each is trained.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON Lines file that keeps each training: those in it are not repeated.",
+)
+def graphs(
+    seeds: int, results: Path | None, csv_file: Path | None, plot: Path | None, **settings: Any
+) -> None:
+    """Questions about graphs, by a bias for each distance and by a mask of the edges; needs no data."""
+    from benchmarks import graphs as benchmark
+    from benchmarks.accuracy.store import Store
+
+    check_plot(plot)
+    store = None if results is None else Store(results, benchmark.FIGURE)
+    table = benchmark.run(_settings(settings), seeds, store)
+    shown = {"same size": "same size, %", "larger": "larger, %", "weights": "weights", "cpu s": "CPU s"}
+    report(table, shown, csv_file, plot, (benchmark.FIGURE, "right answers, larger graphs, %"))
+
+
+@main.command("sound")
+@_options
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder of the Free Spoken Digit Dataset, with its `recordings.zip`.",
+)
+@click.option("--seeds", type=click.IntRange(1), default=5, help="How often each is trained.")
+@click.option("--epochs", type=click.IntRange(1), help="At most; by default those of `train`.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON Lines file that keeps each training: those in it are not repeated.",
+)
+def sound(
+    data: Path,
+    seeds: int,
+    epochs: int | None,
+    results: Path | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """Spoken digits: attention, a convolutional network and random kernels, also on voices held out."""
+    from benchmarks import sound as benchmark
+    from benchmarks.accuracy.store import Store
+
+    check_plot(plot)
+    store = None if results is None else Store(results, benchmark.FIGURE)
+    table = benchmark.run(_settings(settings), data, seeds, epochs, store)
+    shown = {"accuracy": "accuracy", "trained weights": "trained weights", "cpu s": "CPU s"}
+    report(table, shown, csv_file, plot, (benchmark.FIGURE, "accuracy"))
+
+
 @main.command("tuning")
 @_options
 @click.option(

@@ -111,9 +111,8 @@ class SpecAugment(keras.layers.Layer):
         >>> SpecAugment(seed=1)(np.ones((1, 4, 8), "float32"), training=True).shape
         TensorShape([1, 4, 8])
 
-    Reference: Park et al. 2019, "SpecAugment"; Jaitly and Hinton 2013, "Vocal Tract Length Perturbation
-        (VTLP)
-    improves speech recognition" (bands); Ko et al. 2015, "Audio augmentation for speech recognition" (speed).
+    References: Park et al. 2019, "SpecAugment". Jaitly and Hinton 2013, "Vocal Tract Length Perturbation
+    improves speech recognition" (bands). Ko et al. 2015, "Audio augmentation for speech recognition" (speed).
     """
 
     def __init__(
@@ -185,7 +184,7 @@ class ConvSubsampling(keras.layers.Layer):
     """Make positions of frames by two convolutions, 3 x 3 with steps of 2 along frames and bands.
 
     A position sees 7 frames; there is one for every 4 frames. The positions of a row do not depend on the
-    padding of its batch: no convolution sees a masked frame.
+    padding of its batch: no convolution sees a masked frame. Outside of training, memory is that of 10 s.
 
     Args:
         width: features D of a position.
@@ -224,9 +223,47 @@ class ConvSubsampling(keras.layers.Layer):
         self._second.build((None, None, None, self.channels))
         self._outputs.build((None, None, self._features))
 
-    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, inputs.dtype)
-        x: Any = ops.expand_dims(inputs * ops.expand_dims(real, 2), 3)  # [B, T, M, 1]
+        x: Any = inputs * ops.expand_dims(real, 2)  # [B, T, M]
+        length: Any = ops.shape(x)[1]
+        if training or (isinstance(length, int) and length <= _WINDOW):
+            return self._positions(x, real)
+        if isinstance(length, int):
+            return self._by_parts(x, real, length)
+        return ops.cond(
+            length <= _WINDOW,
+            lambda: self._positions(x, real),
+            lambda: self._by_parts(x, real, length),
+        )
+
+    def _by_parts(self, x: Tensor, real: Tensor, length: Any) -> Tensor:
+        """Return the positions of a long recording, 10 s at a time: the convolutions need far more memory.
+
+        A part begins a position earlier, which is left out again: it lacks what its first convolution sees.
+        """
+        step = _STEP**2
+        parts = (length + _WINDOW - 1) // _WINDOW
+        positions = (length + step - 1) // step
+        beyond = parts * _WINDOW - length
+        x = ops.pad(x, [[0, 0], [step, beyond], [0, 0]])
+        real = ops.pad(real, [[0, 0], [step, beyond]])
+
+        def part(place: Any) -> Tensor:
+            begin = place * _WINDOW
+            frames = x[:, begin : begin + _WINDOW + step]
+            frames = ops.reshape(frames, (-1, _WINDOW + step, x.shape[2]))
+            known = ops.reshape(real[:, begin : begin + _WINDOW + step], (-1, _WINDOW + step))
+            return self._positions(frames, known)[:, 1:]  # [B, 250, D]
+
+        found: Any = ops.map(part, ops.arange(parts, dtype="int32"))  # [parts, B, 250, D]
+        found = ops.transpose(found, (1, 0, 2, 3))
+        found = ops.reshape(found, (ops.shape(found)[0], parts * (_WINDOW // step), self.width))
+        return found[:, :positions]
+
+    def _positions(self, x: Tensor, real: Tensor) -> Tensor:
+        """Return the positions `[B, P, D]` of frames `[B, T, M]`, which are 0 where they are not real."""
+        x = ops.expand_dims(x, 3)  # [B, T, M, 1]
         shape: Any = ()
         for layer in (self._first, self._second):
             real = real[:, ::_STEP]

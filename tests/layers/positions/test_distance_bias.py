@@ -96,6 +96,15 @@ def test_it_goes_with_lengths_and_a_mask_of_pairs(of_pairs, count):
     close(found[:2], np.where((np.arange(8) < lens[:2, None])[..., None], oracle, 0))
 
 
+def test_heads_begin_with_nodes_at_a_distance_of_their_own():
+    table = layers.DistanceBias(FAR, KINDS).weights(6, HEAD_DIM)["distance_bias"][1](0)((7, 6), "float32")
+    # No path, itself, two kinds of edges, 2 and 3 edges, more; the fifth head looks where the first does.
+    close(table[:, 0], np.array([-16, 0, -4, -4, -8, -12, -16]))
+    close(table[:, 1], np.array([-12, -4, 0, 0, -4, -8, -12]))
+    close(table[:, 3], np.array([-4, -12, -8, -8, -4, 0, -4]))
+    close(table[:, 4], array(table)[:, 0])
+
+
 def test_nothing_knows_the_order_of_the_tokens():
     """Permuted inputs and distances give permuted outputs: in a graph the nodes have no order."""
     encoder = layers.Encoder(2, HEADS, position=layers.DistanceBias(FAR, KINDS), seed=1, dropout=0.0)

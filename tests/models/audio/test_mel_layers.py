@@ -165,3 +165,25 @@ def test_random_convolutions_of_long_rows_are_the_mean_of_their_windows():
 def test_layers_are_made_again_from_their_config(layer):
     again = type(layer).from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize("length", [1001, 1999, 2000, 2003])
+@pytest.mark.parametrize("known", [False, True])
+def test_positions_of_long_recordings_are_those_of_all_frames_at_once(length, known):
+    layer, x = ConvSubsampling(8, channels=3), random(2, length, 4)
+    mask = np.arange(length)[None] < np.array([[length], [length - 900]])
+    wanted = np.asarray(layer(x, mask=mask, training=True))  # which takes all of them together
+    traced = tf.function(layer, input_signature=[ANY, KNOWN])
+    found = np.asarray(layer(x, mask=mask) if known else traced(x, mask))
+    assert found.shape == wanted.shape == (2, -(-length // 4), 8)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_the_memory_of_convolutions_does_not_grow_with_a_recording():
+    """So many frames at once have an output of the first convolution of 128 MB."""
+    layer = ConvSubsampling(4, channels=32)
+    layer(random(1, 8, 40))
+    traced = tf.function(layer, input_signature=[tf.TensorSpec([1, 50_000, 40])])
+    operations = traced.get_concrete_function().graph.get_operations()
+    sizes = [output.shape.num_elements() or 0 for each in operations for output in each.outputs]
+    assert 50_000 * 40 <= max(sizes) < 50_000 * 40 * 1.1
