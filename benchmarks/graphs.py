@@ -131,7 +131,7 @@ def trained(question: str, contestant: str, seed: int, quick: bool) -> dict[str,
     keras.utils.set_random_seed(seed)
     model = _model(contestant == CONTESTANTS[0], classes)
     steps = epochs * -(-count // 32)
-    rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
+    rate: Any = keras.optimizers.schedules.CosineDecay(1e-3, steps)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     # Without XLA, which would compile the graph again for each length.
     optimizer = keras.optimizers.AdamW(rate, weight_decay=0.01)
@@ -196,7 +196,8 @@ def _model(by_distance: bool, classes: int) -> Any:
     lengths = keras.Input((), dtype="int32", name="lengths")
     position = layers.DistanceBias() if by_distance else None
     encoder = layers.Encoder(_LAYERS, _HEADS, 2 * _WIDTH, dropout=0.0, position=position)
-    near = ops.logical_and(distances >= 0, distances <= 1)
+    shortest: Any = distances
+    near = ops.logical_and(shortest >= 0, shortest <= 1)
     which = {"distances": distances} if by_distance else {"attention_mask": near}
     x = encoder(keras.layers.Dense(_WIDTH)(nodes), mask=real, **which)
     # What is no node is 0, in the sum as in the maximum.

@@ -59,6 +59,7 @@ MODULES = (
     "rows/inferred.py",
     "rows/kind.py",
     "rows/label_names.py",
+    "rows/recordings.py",
     "rows/series.py",
     "rows/sound_files.py",
     "rows/span_schemes.py",

@@ -12,16 +12,18 @@ from keras_selfattn.asking.input_cells import (
     input_columns,
     input_value,
     is_text,
+    stretched,
 )
 from keras_selfattn.asking.raw_texts import SignatureChoice, choice_for
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.formats.records import FIRST_ROWS, TEXT_LINES, Record, iter_records, iter_text_lines
 from keras_selfattn.data.formats.separators import checked_separator
 from keras_selfattn.errors import DataError
+from keras_selfattn.rows.recordings import END, START, read_recording
 from keras_selfattn.serving.client import Signature
 from keras_selfattn.serving.client.inputs import takes_pairs
 from keras_selfattn.serving.errors import InvalidInputError
-from keras_selfattn.serving.wire.signature_names import TEXT, TEXT_PAIR
+from keras_selfattn.serving.wire.signature_names import AUDIO, TEXT, TEXT_PAIR
 
 # The endings of files of series.
 _SERIES = frozenset({".ts", ".npz"})
@@ -53,6 +55,11 @@ def check_asked(texts: tuple[str, ...], file: Path | None, options: Mapping[str,
             raise InvalidInputError(f"{flag} is for a --file.")
     if options.get("pair"):
         _check_pairs(texts, file)
+    if options.get("windows") is not None and (file is not None or not texts):
+        raise InvalidInputError(
+            "--windows is for recordings that are named in the command. A --file names stretches in the "
+            "columns start and end."
+        )
     if file is not None and not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
     if file is None and not texts and sys.stdin.isatty():
@@ -82,8 +89,8 @@ def asked_rows(
         texts: rows of a model with one input; with the option `pair` each two are one.
         file: a table, or series.
         options: `column` and `text_pair`, of the table, its `separator`, and `has_header`, False for none;
-            each may be None. And `pair`, a flag. A command of one text a row has neither `text_pair` nor
-            `pair`.
+            each may be None. And `pair`, a flag, and `windows`, seconds or None. A command of one text a row
+            has none of `text_pair`, `pair` and `windows`.
         wrap: wraps the opened table, for example in a progress bar.
 
     Raises:
@@ -99,6 +106,8 @@ def asked_rows(
         return _from_file(signature, file, named, form, wrap)
     if options.get("pair"):
         return _pairs(signature, texts)
+    if options.get("windows") is not None:
+        return _windows(signature, texts, options["windows"])
     lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
     name = _only_input(signature, "the rows")
     return (
@@ -141,6 +150,17 @@ def _pairs(signature: Signature, texts: tuple[str, ...]) -> Iterator[QueryRow]:
         yield given, {name: input_value(signature, name, text, f"row {row}") for name, text in given.items()}
 
 
+def _windows(signature: Signature, files: tuple[str, ...], seconds: float) -> Iterator[QueryRow]:
+    if AUDIO not in signature.inputs:
+        inputs = ", ".join(map(repr, signature.inputs))
+        raise InvalidInputError(f"--windows is for a model of recordings. The model takes {inputs}.")
+    for file in files:
+        recording = read_recording(file)
+        for start, end in recording.windows(seconds):
+            row = {AUDIO: file, START: start, END: end}
+            yield row, {AUDIO: recording.stretch(start, end).wav()}
+
+
 def _series(signature: Signature, file: Path, named: NamedColumns) -> Iterator[QueryRow]:
     from keras_selfattn.data.series import read_long_series
 
@@ -172,7 +192,9 @@ def _from_file(
         yield (
             record,
             {
-                name: input_value(signature, name, record.get(source), where, file.parent)
+                name: input_value(
+                    signature, name, stretched(name, record.get(source), record), where, file.parent
+                )
                 for name, source in given
             },
         )

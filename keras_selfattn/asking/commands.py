@@ -145,7 +145,8 @@ QUERY = AskingCommand(
     and ended, which is false where the model's bound cut the text (--outputs candidates has what else its
     search found); other models with all their outputs. Numbers, and lists of them, are written as JSON: a
     series is '[0.1, 0.3]'. Tokens stand between blanks, or in a JSON list. Images are names of files, with
-    --signature encoded.
+    --signature encoded. Recordings are names of files; with --windows 10 each is asked about in windows of
+    10 s, and a --file with the columns start and end about these stretches.
 
     The columns of --file are written along with the answers; an output with the name of a column is written
     as predicted_NAME. A model with several inputs takes each from the column of its name.
@@ -171,6 +172,12 @@ QUERY = AskingCommand(
                 "Ask a model of pairs: each two TEXTS are a row.",
                 switch=True,
                 default=False,
+            ),
+            OptionSpec(
+                "--windows",
+                "Ask about windows of the recordings in TEXTS; their start and end are written along.",
+                kind=float,
+                metavar="SECONDS",
             ),
             SEPARATOR,
             NO_HEADER,

@@ -1,9 +1,10 @@
 """Cells of a table as the inputs of a signature, and its answers without padding."""
 
+import functools
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from keras_selfattn.data.formats.cells import text_of, token_texts
 from keras_selfattn.data.formats.separators import other_separator
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import is_missing
-from keras_selfattn.rows.sound_files import as_wav
+from keras_selfattn.rows.recordings import END, START, Recording, Stretch
+from keras_selfattn.rows.sound_files import as_wav, decoded
 from keras_selfattn.rows.written_lists import written_list
 from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.inputs import takes_pairs
@@ -233,8 +235,19 @@ def _tokens_of_text(text: str, where: str) -> list[Any]:
     return [token for token in re.split(r"[ \t\r\n]+", text) if token]
 
 
+def stretched(name: str, value: Any, record: Mapping[str, Any]) -> Any:
+    """Return a cell with those of its row that name a stretch of its recording, if there are any."""
+    if name != AUDIO or value is None or not {START, END} & record.keys():
+        return value
+    found = Stretch(value, record.get(START), record.get(END))
+    return value if found.is_whole else found
+
+
 def _sound(value: Any, where: str, folder: Path) -> Any:
     """Return the WAV of a cell: the name of a file, its content, or what `datasets` has of both."""
+    if isinstance(value, Stretch):
+        content = _sound(value.recording, where, folder)
+        return value.of(_decoded(content, f"{where}: {value.recording!s:.80}"), where).wav()
     path = value
     if isinstance(value, dict):
         path, value = value.get("path"), value.get("bytes")
@@ -242,6 +255,12 @@ def _sound(value: Any, where: str, folder: Path) -> Any:
     if isinstance(value, str):
         value = _content(folder / value, where)
     return as_wav(value, f"{where}: {path}") if isinstance(value, bytes) else value
+
+
+@functools.lru_cache(maxsize=1)
+def _decoded(content: bytes, name: str) -> Recording:
+    """Return a recording; the last one is kept, since the next row is often a stretch of it, too."""
+    return Recording(*decoded(content, name))
 
 
 def _content(file: Path, where: str) -> bytes:

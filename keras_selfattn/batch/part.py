@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.asking.answer_values import answer_columns, writes_texts
-from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, is_text
+from keras_selfattn.asking.input_cells import (
+    NamedColumns,
+    input_columns,
+    input_value,
+    is_text,
+    stretched,
+)
 from keras_selfattn.asking.raw_texts import (
     OFFSETS,
     SPAN_OUTPUTS,
@@ -25,8 +31,9 @@ from keras_selfattn.batch.length_batches import BatchModel, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
 from keras_selfattn.errors import DataError
+from keras_selfattn.rows.recordings import END, START
 from keras_selfattn.serving.client import Signature
-from keras_selfattn.serving.wire.signature_names import ENDED, LABEL, TEXT
+from keras_selfattn.serving.wire.signature_names import AUDIO, ENDED, LABEL, TEXT
 
 
 @dataclass(frozen=True)
@@ -186,6 +193,8 @@ class PendingWindow:
     def _read(self, signature: Signature) -> tuple[list[int], dict[str, list[Any]]]:
         """Return the places of the rows that can be asked, and their inputs."""
         columns = {name: values_of(self._window, column) for name, column in self._part.inputs.items()}
+        if AUDIO in columns:
+            columns[AUDIO] = self._stretched(columns[AUDIO])
         if not columns:
             reason = "the first 1,000 rows cannot be read, so the columns of the model are not known"
             self._problems |= dict.fromkeys(self._window.lines, reason)
@@ -204,6 +213,15 @@ class PendingWindow:
             for name, value in row.items():
                 inputs[name].append(value)
         return kept, inputs
+
+    def _stretched(self, cells: list[Any]) -> list[Any]:
+        """Return the cells of recordings with their stretches, where the table has such columns."""
+        names = [name for name in (START, END) if name in self._part.columns]
+        others = zip(*(values_of(self._window, name) for name in names), strict=True)
+        if not names:
+            return cells
+        rows = (dict(zip(names, each, strict=True)) for each in others)
+        return [stretched(AUDIO, cell, row) for cell, row in zip(cells, rows, strict=True)]
 
     def _cell(self, signature: Signature, name: str, value: Any) -> Any:
         column = self._part.inputs[name]

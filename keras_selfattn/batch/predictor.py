@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.asking.answer_values import answer_columns
-from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, stretched
 from keras_selfattn.asking.raw_texts import (
     SignatureChoice,
     answers_spans,
@@ -20,7 +20,8 @@ from keras_selfattn.asking.raw_texts import (
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
 from keras_selfattn.batch.model_graph import LoadedGraph, ModelPath, find_model
 from keras_selfattn.errors import DataError
-from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE
+from keras_selfattn.rows.recordings import END, START
+from keras_selfattn.serving.wire.signature_names import AUDIO, DEFAULT_SIGNATURE
 
 Columns = Mapping[str, Any]
 
@@ -101,8 +102,8 @@ class Predictor:
         chosen = input_columns(graph.signature, Path("the batch"), names, self._columns, self._model.columns)
         return {
             name: [
-                input_value(graph.signature, name, _value(value), f"row {row} (counted from 0)")
-                for row, value in enumerate(columns[source])
+                input_value(graph.signature, name, value, f"row {row} (counted from 0)")
+                for row, value in enumerate(_cells(columns, name, source))
             ]
             for name, source in chosen.items()
         }
@@ -137,6 +138,19 @@ def loaded(found: ModelPath, signature: str | SignatureChoice) -> LoadedGraph:
 @functools.lru_cache(maxsize=2)
 def _loaded(found: ModelPath, signature: str | SignatureChoice) -> LoadedGraph:
     return LoadedGraph(found, signature)
+
+
+def _cells(columns: Columns, name: str, source: str) -> list[Any]:
+    """Return the cells of an input's column, those of recordings with their stretches."""
+    cells = [_value(value) for value in columns[source]]
+    others = [each for each in (START, END) if each in columns]
+    if name != AUDIO or not others:
+        return cells
+    rows = zip(*(map(_value, columns[each]) for each in others), strict=True)
+    return [
+        stretched(name, cell, dict(zip(others, row, strict=True)))
+        for cell, row in zip(cells, rows, strict=True)
+    ]
 
 
 def _value(value: Any) -> Any:

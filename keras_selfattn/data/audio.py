@@ -16,7 +16,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import labels_of, read_columns
 from keras_selfattn.errors import ConfigError, DataError, MissingExtraError
 from keras_selfattn.rows.label_names import LabelReader
-from keras_selfattn.rows.recordings import RECORDINGS, Recording, read_recording
+from keras_selfattn.rows.recordings import END, RECORDINGS, START, Recording, Stretch, read_recording
 from keras_selfattn.rows.sound_files import SOUND_ENDINGS, decoded
 from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.user_warnings import warn_user
@@ -42,7 +42,9 @@ def read_audio(
     warning.
 
     A table, as `read_table` reads it, has a column with the path of each file, from the table's folder on. In
-    Parquet and Feather files its cells may be what `datasets` writes, objects with "bytes" and "path".
+    Parquet and Feather files its cells may be what `datasets` writes, objects with "bytes" and "path". With
+    columns "start" and "end", a row is a stretch of its recording, in seconds; where both are empty, it is
+    all of it. The stretches of one recording are one group, unless `group` names a column.
 
     Recordings of one channel and 16 bits are kept so; channels become one by their mean. Files that are not
     WAV need the package soundfile.
@@ -90,7 +92,7 @@ def read_audio(
     check_columns_differ(audio=[column], label=[label], group=[group])
     hint = " Name those with `audio` (--audio) and `label` (--label)."
     names = [column, label] if group is None else [column, label, group]
-    records = read_columns(place, names, hint, separator=separator, has_header=has_header)
+    records = read_columns(place, names, hint, separator=separator, has_header=has_header, more=(START, END))
     return _from_table(place, records, column, label, label_separator, group)
 
 
@@ -126,14 +128,59 @@ def _from_table(
 ) -> LabelledRows:
     lines = [line for line, _ in records]
     where = [f"{file}: the {column!r} in line {line}" for line in lines]
-    cells = zip(where, (record.get(column) for _, record in records), strict=True)
-    recordings = _read_all(str(file), where, [_reader(file.parent, place, cell) for place, cell in cells])
+    cells = [Stretch(record.get(column), record.get(START), record.get(END)) for _, record in records]
+    recordings = _read_stretches(file, where, cells)
     labels, kind, _ = labels_of(file, label, label_separator, records)  # its note is about texts
     kinds: dict[str, Any] = {"kind": RECORDINGS, "target_kind": kind, "note": _rates(str(file), recordings)}
-    if group is None:
+    if group is not None:
+        of_rows = [
+            _group(f"{file}: the {group!r} in line {line}", record.get(group)) for line, record in records
+        ]
+    else:
+        group, of_rows = column, _recordings_cut(file, cells)
+    if not of_rows:
         return LabelledRows(recordings, labels, str(file), lines, **kinds)
-    groups = [_group(f"{file}: the {group!r} in line {line}", record.get(group)) for line, record in records]
-    return GroupedRows(recordings, labels, str(file), lines, groups=groups, group=group, **kinds)
+    return GroupedRows(recordings, labels, str(file), lines, groups=of_rows, group=group, **kinds)
+
+
+def _recordings_cut(file: Path, cells: Sequence[Stretch]) -> list[str]:
+    """Return the recording of each row as its group; none if no recording is cut into stretches."""
+    names = [str(cell.recording) if isinstance(cell.recording, str) else str(id(cell)) for cell in cells]
+    if len(set(names)) == len(names) or all(cell.is_whole for cell in cells):
+        return []
+    if len(set(names)) == 1:
+        warn_user(
+            f"{file}: all rows are stretches of one recording, so held-out rows are, too: figures flatter "
+            "the model. Add recordings, or name a column with `group` (--group)."
+        )
+        return []
+    return names
+
+
+def _read_stretches(file: Path, where: Sequence[str], cells: Sequence[Stretch]) -> list[Recording]:
+    """Return the stretch of each row; a recording is decoded once for all of its stretches."""
+    known: dict[str, Recording] = {}  # the last one
+
+    def whole(cell: Any, place: str) -> Recording:
+        read = _reader(file.parent, place, cell)
+        if not isinstance(cell, str):
+            return read()
+        if cell not in known:
+            known.clear()
+            known[cell] = read()
+        return known[cell]
+
+    def reader(cell: Stretch, place: str) -> Callable[[], Recording]:
+        _reader(file.parent, place, cell.recording)  # what names no recording is refused before any is read
+        return lambda: cell.of(whole(cell.recording, place), place)
+
+    readers = [reader(cell, place) for cell, place in zip(cells, where, strict=True)]
+    if all(cell.is_whole for cell in cells):
+        return _read_all(str(file), where, readers)
+    paths = [cell.recording if isinstance(cell.recording, str) else "" for cell in cells]
+    order = sorted(range(len(cells)), key=paths.__getitem__)
+    found = _read_all(str(file), [where[row] for row in order], [readers[row] for row in order])
+    return [found[place] for place in sorted(range(len(order)), key=order.__getitem__)]
 
 
 def _reader(folder: Path, where: str, cell: Any) -> Callable[[], Recording]:

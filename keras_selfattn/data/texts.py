@@ -136,6 +136,7 @@ def read_columns(
     separator: str | None = None,
     has_header: bool = True,
     within: str | None = None,
+    more: Sequence[str] = (),
 ) -> list[Record]:
     """Return the rows of a table, which must have these columns; `hint` is the next step if one is missing.
 
@@ -146,13 +147,14 @@ def read_columns(
         separator: the separator of columns, as for `records.iter_records`.
         has_header: False if the first line is a row.
         within: a column whose objects hold the columns, if the rows themselves lack one of them.
+        more: names of columns that the rows have, too, if the table does; others may be missing.
 
     Raises:
         DataError: as for `read_table`.
     """
     if checked_ending(file, TABLES) in ARROW_ENDINGS:
         checked_separator(file, separator, has_header)
-        records = arrow_records(file, columns)
+        records = arrow_records(file, columns, more)
     else:
         records = list(iter_records(file, separator=separator, has_header=has_header))
     if not records:

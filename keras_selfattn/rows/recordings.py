@@ -4,22 +4,31 @@ Axes: N (samples).
 """
 
 import base64
+import itertools
+import math
 import os
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.containers import ordered_rows
 from keras_selfattn.rows.kind import Curves, RowKind, digest
+from keras_selfattn.rows.label_names import is_missing
 from keras_selfattn.rows.sound_files import decoded
 from keras_selfattn.rows.wav_files import HIGHEST_RATE, LOUDEST, LOWEST_RATE, wav_bytes
 
 # The longest example row, in seconds: people hear it at a glance.
 _SHORT = 2.0
+# Seconds that a stretch may end behind its recording: what tools round.
+_ROUNDING = 0.01
+START, END = "start", "end"
+"""The columns of a table that say which stretch of a recording a row is, in seconds."""
 # Points of a picture.
 _POINTS = 300
 # Highest and lowest sample of 16 bits.
@@ -61,6 +70,46 @@ class Recording:
     @property
     def seconds(self) -> float:
         return len(self.samples) / self.rate
+
+    def stretch(self, start: float = 0.0, end: float | None = None) -> "Recording":
+        """Return what lies between two moments.
+
+        Args:
+            start: in seconds.
+            end: in seconds; None for the end of the recording.
+
+        Raises:
+            DataError: for moments that are not in the recording, or not in this order.
+
+        Example:
+
+            >>> Recording(np.zeros(400, "int16"), 8000).stretch(0.01, 0.03).seconds
+            0.02
+        """
+        last = self.seconds if end is None else end
+        if not 0 <= start < last <= self.seconds + _ROUNDING:  # NaN is nothing of this
+            raise DataError(
+                f"A stretch must lie within the recording's {self.seconds:.3f} s, and end after it starts. "
+                f"Received {start} to {last} s."
+            )
+        first, behind = (round(moment * self.rate) for moment in (start, last))
+        return Recording(self.samples[first:behind].copy(), self.rate)
+
+    def windows(self, seconds: float) -> list[tuple[float, float]]:
+        """Return start and end of windows of so many seconds, one after the other; the last one is shorter.
+
+        Raises:
+            DataError: for no positive number.
+
+        Example:
+
+            >>> Recording(np.zeros(400, "int16"), 8000).windows(0.02)
+            [(0.0, 0.02), (0.02, 0.04), (0.04, 0.05)]
+        """
+        if not 1 / self.rate <= seconds < math.inf:
+            raise DataError(f"Windows must have seconds, and a sample at least. Received {seconds!r} s.")
+        edges = [*range(0, len(self.samples), round(seconds * self.rate)), len(self.samples)]
+        return list(itertools.pairwise(edge / self.rate for edge in edges))
 
     def numbers(self) -> np.ndarray:
         """Return the samples as float32 in which full scale is 1."""
@@ -108,6 +157,47 @@ class Recordings(RowKind[Recording]):
 
 
 RECORDINGS = Recordings()
+
+
+class Stretch(NamedTuple):
+    """A cell of a table that names a recording, with the cells of its stretch, as they are."""
+
+    recording: Any
+    start: Any
+    end: Any
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the row names no stretch."""
+        return is_missing(self.start) and is_missing(self.end)
+
+    def of(self, recording: Recording, where: str) -> Recording:
+        """Return the stretch of its recording.
+
+        Raises:
+            DataError: for a stretch that is not in it, or a cell that is no number, with the row.
+        """
+        if self.is_whole:
+            return recording
+        start = 0.0 if is_missing(self.start) else _moment(self.start, START, where)
+        end = None if is_missing(self.end) else _moment(self.end, END, where)
+        try:
+            return recording.stretch(start, end)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+
+
+def _moment(cell: Any, name: str, where: str) -> float:
+    written = isinstance(cell, str) and re.fullmatch(r"[ \t]*[0-9.eE+-]+[ \t]*", cell)
+    try:
+        if not written and (isinstance(cell, bool) or not isinstance(cell, Real)):
+            raise ValueError(cell)
+        return float(cell)
+    except ValueError as error:
+        raise DataError(
+            f"{where}: the {name!r} of a recording must be a number, in seconds. Received {cell!r:.40}. "
+            "Rename the column if it is something else."
+        ) from error
 
 
 def as_recordings(x: Any) -> list[Recording]:

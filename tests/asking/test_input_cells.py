@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value
+from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, stretched
 from keras_selfattn.batch.row_files import Window
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.errors import ConfigError, DataError, MissingExtraError
+from keras_selfattn.rows.recordings import Recording
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 
@@ -204,3 +205,19 @@ def test_recordings_of_a_table_are_in_its_folder_or_in_its_cells(tmp_path):
     for columns in (["path", "label"], ["path"], ["audio", "path"]):
         found = input_columns(SOUND, tmp_path / "t.csv", columns, NamedColumns())
         assert found == {"audio": "audio" if "audio" in columns else "path"}
+
+
+@pytest.mark.parametrize("extra", [{}, {"label": "x"}])
+def test_a_row_with_start_and_end_asks_about_that_stretch(extra, tmp_path):
+    recording = Recording(np.arange(800, dtype="int16"), 8000)
+    (tmp_path / "a.wav").write_bytes(recording.wav())
+    row = {"path": "a.wav", "start": "0.05", "end": None, **extra}
+    found = input_value(SOUND, "audio", stretched("audio", row["path"], row), "row 1", tmp_path)
+    assert found == recording.stretch(0.05).wav()
+    inside = stretched("audio", {"bytes": recording.wav(), "path": "a.wav"}, {"end": 0.02})
+    assert input_value(SOUND, "audio", inside, "row 1") == recording.stretch(0, 0.02).wav()
+    # A row that names no stretch, and an input that is no sound.
+    assert stretched("audio", "a.wav", {"start": "", "end": None}) == "a.wav"
+    assert stretched("text", "a.wav", row) == "a.wav"
+    with pytest.raises(DataError, match=r"row 3: A stretch must lie within the recording's 0\.100 s"):
+        input_value(SOUND, "audio", stretched("audio", "a.wav", row | {"start": "7"}), "row 3", tmp_path)

@@ -12,6 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
+from keras_selfattn.data import audio
 from keras_selfattn.data.audio import read_audio
 from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.errors import ConfigError, DataError, MissingExtraError
@@ -259,3 +260,67 @@ def test_other_formats_need_soundfile_and_are_read_with_it(tmp_path, monkeypatch
     soundfile = pytest.importorskip("soundfile")
     soundfile.write(folder / "dog" / "b.flac", np.array([0.5, -0.25] * 50), 8000)
     assert samples_of(read_audio(folder))[1] == [0.5, -0.25] * 50
+
+
+def test_rows_with_start_and_end_are_stretches_of_their_recording(tmp_path, monkeypatch):
+    """Each recording is decoded once, in whatever order the rows come."""
+    first, second = list(range(800)), list(range(-800, 0))
+    write(tmp_path, a_wav=wav(*first), b_wav=wav(*second))
+    read, calls = audio.read_recording, []
+    monkeypatch.setattr(audio, "read_recording", lambda file: calls.append(file.name) or read(file))
+    rows = read_audio(
+        table(
+            tmp_path,
+            "path,start,end,label\na.wav,0.05,0.075,x\nb.wav,,,y\na.wav,0,0.025,y\nb.wav,0.075,,x\na.wav,,0.1,x\n",
+        )
+    )
+    assert samples_of(rows) == [first[400:600], second, first[:200], second[600:], first]
+    assert rows.targets == ["x", "y", "y", "x", "x"]
+    assert rows.where == [2, 3, 4, 5, 6]
+    assert calls == ["a.wav", "b.wav"]
+
+
+def test_stretches_of_one_recording_are_one_group(tmp_path):
+    write(tmp_path, a_wav=wav(*range(800)), b_wav=wav(*range(800)))
+    text = "path,start,end,label,day\na.wav,0,0.05,x,1\na.wav,0.05,,y,2\nb.wav,0,0.05,x,2\nb.wav,0.05,,y,1\n"
+    rows = read_audio(table(tmp_path, text))
+    assert isinstance(rows, GroupedRows)
+    assert (rows.groups, rows.group) == (["a.wav", "a.wav", "b.wav", "b.wav"], "path")
+    named = read_audio(table(tmp_path, text), group="day")
+    assert named.groups == ["1", "2", "2", "1"]
+    # The same recording twice, but whole, is as before.
+    whole = read_audio(table(tmp_path, "path,start,end,label\na.wav,,,x\na.wav,,,y\n"))
+    assert not isinstance(whole, GroupedRows)
+
+
+def test_stretches_of_a_single_recording_are_told_and_not_grouped(tmp_path):
+    write(tmp_path, a_wav=wav(*range(800)))
+    with pytest.warns(UserWarning, match="all rows are stretches of one recording"):
+        rows = read_audio(table(tmp_path, "path,start,end,label\na.wav,0,0.05,x\na.wav,0.05,,y\n"))
+    assert not isinstance(rows, GroupedRows)
+
+
+def test_stretches_in_parquet_may_be_of_recordings_in_the_table(tmp_path):
+    cells = [{"bytes": wav(*range(800)), "path": "a.wav"}] * 2
+    columns = {"audio": cells, "start": [0.0, 0.05], "end": [0.05, None], "label": ["x", "y"], "more": [1, 2]}
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    rows = read_audio(tmp_path / "t.parquet")
+    assert samples_of(rows) == [list(range(400)), list(range(400, 800))]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "a.wav,0.05,0.2,x",
+            r"t.csv: the 'path' in line 3: A stretch must lie within the recording's 0.100 s",
+        ),
+        ("a.wav,0.05,0.02,x", "line 3: A stretch must .* Received 0.05 to 0.02 s"),
+        ("a.wav,soon,,x", "line 3: the 'start' of a recording must be a number, in seconds. Received 'soon'"),
+        ("a.wav,,2026-11-30,x", "line 3: the 'end' of a recording must be a number"),
+    ],
+)
+def test_a_stretch_that_is_none_is_refused_with_its_line(line, message, tmp_path):
+    write(tmp_path, a_wav=wav(*range(800)))
+    with pytest.raises(DataError, match=message):
+        read_audio(table(tmp_path, f"path,start,end,label\na.wav,0,0.05,y\n{line}\n"))

@@ -11,7 +11,7 @@ import pytest
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.kind import Curves
-from keras_selfattn.rows.recordings import RECORDINGS, Recording, as_floats, as_recordings
+from keras_selfattn.rows.recordings import RECORDINGS, Recording, Stretch, as_floats, as_recordings
 
 SAMPLES = np.array([0, 1, -(2**15), 2**15 - 1, -300], "int16")
 RATE = 11_025
@@ -179,3 +179,53 @@ def test_a_picture_is_the_highest_and_lowest_sample_of_each_stretch():
 def test_a_list_of_recordings_is_rows_and_an_array_is_not():
     assert RECORDINGS.are_rows([Recording(SAMPLES, RATE)])
     assert not RECORDINGS.are_rows(np.zeros([3, 5]))
+
+
+def test_a_stretch_has_the_samples_between_two_moments():
+    recording = Recording(np.arange(800, dtype="int16"), 8000)
+    assert recording.stretch(0.0125, 0.05).samples.tolist() == list(range(100, 400))
+    assert recording.stretch(0.05).samples.tolist() == list(range(400, 800))
+    assert recording.stretch().seconds == 0.1
+    assert recording.stretch(0.0, 0.105).seconds == 0.1  # what a tool has rounded
+    for start, end in ((-0.01, 0.05), (0.05, 0.05), (0.06, 0.05), (0.0, 0.2), (0.2, None), (np.nan, 0.05)):
+        with pytest.raises(
+            DataError, match=r"A stretch must lie within the recording's 0\.100 s, .* Received"
+        ):
+            recording.stretch(start, end)
+
+
+def test_windows_cover_a_recording_and_the_last_is_shorter():
+    recording = Recording(np.arange(1001, dtype="int16"), 8000)
+    found = recording.windows(0.05)
+    assert found == [(0.0, 0.05), (0.05, 0.1), (0.1, 1001 / 8000)]
+    parts = [recording.stretch(*window).samples for window in found]
+    assert np.concatenate(parts).tolist() == list(range(1001))
+    assert recording.windows(10.0) == [(0.0, 1001 / 8000)]
+    for wrong in (0.0, -1.0, 1e-5, np.nan, np.inf):
+        with pytest.raises(DataError, match="Windows must have seconds"):
+            recording.windows(wrong)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wanted"),
+    [
+        ("0.01", " 0.03 ", 160),
+        (0.01, 0.03, 160),
+        ("", "0.03", 240),
+        ("0.01", None, 720),
+        ("1e-2", np.float32(0.03), 160),
+        (None, float("nan"), 800),
+    ],
+)
+def test_a_stretch_is_read_from_cells(start, end, wanted):
+    recording = Recording(np.zeros(800, "int16"), 8000)
+    assert len(Stretch("a.wav", start, end).of(recording, "row 1").samples) == wanted
+
+
+@pytest.mark.parametrize("cell", ["now", "0:01", "1_0", "\u0661", True, [1], "1 s"])
+def test_a_cell_that_is_no_moment_is_refused_with_its_row(cell):
+    recording = Recording(np.zeros(80_000, "int16"), 8000)
+    with pytest.raises(DataError, match="row 7: the 'start' of a recording must be a number, in seconds"):
+        Stretch("a.wav", cell, "3").of(recording, "row 7")
+    with pytest.raises(DataError, match=r"row 7: A stretch must lie within .* Received 0\.0 to 30\.0 s"):
+        Stretch("a.wav", None, "30").of(recording, "row 7")

@@ -31,12 +31,13 @@ _MISSING = -1
 _SHOWN = 20
 
 
-def arrow_records(file: Path, columns: Sequence[str]) -> list[Record]:
+def arrow_records(file: Path, columns: Sequence[str], more: Sequence[str] = ()) -> list[Record]:
     """Return the rows of a table with their numbers, from 1 on; of the columns that the table has.
 
     Args:
         file: a `.parquet` or `.feather` file.
         columns: names of the columns to read. If one is missing, the rows have all columns.
+        more: names of columns to read as well, of those that are there.
 
     Classes that the schema's metadata names are read by name; a missing one, -1, is None.
 
@@ -50,7 +51,8 @@ def arrow_records(file: Path, columns: Sequence[str]) -> list[Record]:
     arrow = _pyarrow("pyarrow")
     try:
         names = _names(file)
-        chosen = [*dict.fromkeys(columns)] if set(columns) <= set(names) else names
+        wanted = [*columns, *(name for name in more if name in names)]
+        chosen = [*dict.fromkeys(wanted)] if set(columns) <= set(names) else names
         if file.suffix.lower() == ".parquet":
             table = _pyarrow("pyarrow.parquet").ParquetFile(file).read(columns=chosen)
         else:
