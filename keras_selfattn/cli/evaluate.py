@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.cli.shared.console import check_page_file, console, print_notes
+from keras_selfattn.cli.shared.console import check_page_file, console, print_notes, reading_steps
 from keras_selfattn.cli.shared.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.task_options import READING, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
@@ -80,7 +80,8 @@ def command(
         _measure_pretrained(run, table, reading, report_file)
         return
     check_task(task_of_run(run), reading)
-    rows = rows_for_run(run, table, reading)
+    with reading_steps():
+        rows = rows_for_run(run, table, reading)
     print_notes(rows)
     import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn.cli.shared.report_tables import print_report, print_worst_answers

@@ -8,7 +8,13 @@ import click
 from click.core import ParameterSource
 
 from keras_selfattn.cli.shared.backend import import_tensorflow
-from keras_selfattn.cli.shared.console import console, print_command, print_notes, report_in_words
+from keras_selfattn.cli.shared.console import (
+    console,
+    print_command,
+    print_notes,
+    reading_steps,
+    report_in_words,
+)
 from keras_selfattn.cli.shared.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.shared.processes import PROCESSES, check_processes, in_process_group, launch_if_asked
 from keras_selfattn.cli.shared.task_options import (
@@ -171,10 +177,11 @@ def command(
         place = located_start(start, revision, folders=task.begins_with_folders)
     # With --processes this one ends here: those that it starts go on, each with all of the rows.
     launch_if_asked(options)
-    rows = task.rows(table, reading)
     validation = None
-    if validation_file is not None:
-        validation = task.rows(validation_file, task.fitting(validation_file, reading))
+    with reading_steps():
+        rows = task.rows(table, reading)
+        if validation_file is not None:
+            validation = task.rows(validation_file, task.fitting(validation_file, reading))
     print_notes(rows, validation)
     # Rows that cannot be read are refused within a second, so TensorFlow is imported after them.
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}

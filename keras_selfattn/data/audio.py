@@ -13,6 +13,7 @@ from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.formats.records import Record
 from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.shown_steps import shown
 from keras_selfattn.data.texts import labels_of, read_columns
 from keras_selfattn.errors import ConfigError, DataError, MissingExtraError
 from keras_selfattn.rows.label_names import LabelReader
@@ -206,7 +207,8 @@ def _read_all(
 ) -> list[Recording]:
     """Return all recordings; the error names the first that cannot be read, and counts them."""
     recordings, broken = [], []
-    for place, read in zip(where, readers, strict=True):
+    steps = list(zip(where, readers, strict=True))
+    for place, read in shown(steps, f"Reading {Path(source).name}"):
         try:
             found = read()
         except MissingExtraError:

@@ -13,6 +13,7 @@ from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.formats.exif_orientation import exif_orientation
 from keras_selfattn.data.formats.npz_files import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.shown_steps import shown
 from keras_selfattn.errors import DataError
 from keras_selfattn.extras import require
 from keras_selfattn.rows.images import IMAGES
@@ -125,7 +126,7 @@ def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[n
     images, broken, unread = [], [], []
     # Errors of Pillow's readers, which are parsers, one for each kind of file.
     errors = (OSError, SyntaxError, ValueError, TypeError, EOFError, struct.error, zlib.error)
-    for file in files:
+    for file in shown(files, f"Reading {folder.name}"):
         try:
             image, is_read = _read(file, image_size)
             images.append(image)

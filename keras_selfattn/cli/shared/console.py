@@ -16,6 +16,8 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.files.atomic import check_writable, is_stream
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from keras_selfattn.data.labelled import LabelledRows
 
 # No markup: the output holds users' texts and labels, in which "[red]" is not a colour.
@@ -82,9 +84,24 @@ def reading_bar(file: Path | None) -> Iterator[Callable[[BinaryIO], BinaryIO] | 
     if file is None:
         yield None
         return
+    with _passing_bar() as bar:
+        yield lambda opened: bar.wrap_file(opened, file.stat().st_size, description=file.name)
+
+
+@contextmanager
+def reading_steps() -> Iterator[None]:
+    """Show a bar on standard error, if it is a terminal, while readers open many files in the block."""
+    from keras_selfattn.data.shown_steps import showing
+
+    with _passing_bar() as bar, showing(lambda steps, what: bar.track(steps, description=what)):
+        yield
+
+
+def _passing_bar() -> "Progress":
+    """Return a bar that is gone when it is done."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    with Progress(
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
@@ -95,8 +112,7 @@ def reading_bar(file: Path | None) -> Iterator[Callable[[BinaryIO], BinaryIO] | 
         # Otherwise rich would send the answers to the bar's stream.
         redirect_stdout=False,
         redirect_stderr=False,
-    ) as bar:
-        yield lambda opened: bar.wrap_file(opened, file.stat().st_size, description=file.name)
+    )
 
 
 def clock(seconds: float) -> str:
