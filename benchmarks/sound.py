@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.accuracy.ours import tested
 from benchmarks.accuracy.own_process import in_own_process
 from benchmarks.accuracy.peer import accuracy, timed
+from benchmarks.accuracy.served import measure_served
 from benchmarks.accuracy.sets import Split
 from benchmarks.accuracy.store import Key, Store, fingerprint
 from benchmarks.machine import versions
@@ -42,7 +43,7 @@ def ours(split: Split, seed: int, epochs: int | None) -> dict[str, float]:
     """Train `AudioClassifier` as `train` does, and return its figures on the test rows."""
     from keras_selfattn import models
 
-    return _trained(models.AudioClassifier(), split, seed, epochs)
+    return _trained(models.AudioClassifier(), split, seed, epochs, is_served=True)
 
 
 def convolutional(split: Split, seed: int, epochs: int | None) -> dict[str, float]:
@@ -125,7 +126,9 @@ def _digest(split: Split) -> str:
     return found.hexdigest()[:16]
 
 
-def _trained(model: Any, split: Split, seed: int, epochs: int | None) -> dict[str, float]:
+def _trained(
+    model: Any, split: Split, seed: int, epochs: int | None, *, is_served: bool = False
+) -> dict[str, float]:
     from keras_selfattn import training
 
     advised = model.advised_training(len(split.train))
@@ -136,8 +139,11 @@ def _trained(model: Any, split: Split, seed: int, epochs: int | None) -> dict[st
             lambda: training.train(split.train, f"{folder}/run", model=model, config=config, verbose=0)
         )
     weights = float(sum(np.prod(each.shape) for each in trained.model.core.trainable_weights))
-    right = tested(trained.model, split)["accuracy"]
-    return {FIGURE: right, "trained weights": weights, "cpu s": seconds[1], "seconds": seconds[0]}
+    found = {FIGURE: tested(trained.model, split)["accuracy"], "trained weights": weights}
+    found |= {"cpu s": seconds[1], "seconds": seconds[0]}
+    if is_served:
+        found["cpu ms of one"] = measure_served(trained.model, split.test.inputs)["cpu ms of one"]
+    return found
 
 
 def _splits(data: Path, quick: bool) -> Iterator[tuple[str, Split]]:

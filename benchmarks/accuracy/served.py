@@ -12,6 +12,7 @@ from benchmarks.accuracy.peer import cpu_ms_of_one
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.files.version_files import size_of
 from keras_selfattn.models.raw_model import RawModel
+from keras_selfattn.rows.recordings import Recording
 
 
 def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
@@ -26,7 +27,7 @@ def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
 
 
 def as_request(rows: Sequence[Any]) -> Any:
-    """Return a single row as the graph takes it: a text, tokens, or numbers, `[1, ...]`.
+    """Return a single row as the graph takes it: a text, tokens, a WAV file, or numbers, `[1, ...]`.
 
     Example:
 
@@ -35,4 +36,6 @@ def as_request(rows: Sequence[Any]) -> Any:
     """
     if isinstance(rows[0], str | list):
         return tf.constant(rows)
+    if isinstance(rows[0], Recording):
+        return tf.constant([rows[0].wav()])
     return tf.constant(np.asarray(rows, dtype="float32"))

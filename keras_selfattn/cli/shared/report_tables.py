@@ -121,7 +121,10 @@ def print_worst_answers(mistakes: Columns) -> None:
     if not mistakes.rows:
         return
     table = columns("The worst answers", *mistakes.header, right=("error",))
-    for place, *texts, error in mistakes.rows[:_WORST]:
+    rows: dict[str, tuple] = {}  # rows that are alike are shown once
+    for place, *texts, error in mistakes.rows:
+        rows.setdefault(repr(texts), (place, texts, error))
+    for place, texts, error in list(rows.values())[:_WORST]:
         shown = [" | ".join(each) if isinstance(each, list) else str(each) for each in texts]
         table.add_row(
             str(place),
