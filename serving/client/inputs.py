@@ -6,18 +6,22 @@ Reference: tensorflow/core/example/example.proto.
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from keras_selfattn.errors import DataError
 
 from ..errors import InvalidInputError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from ..wire.shapes import misfit, takes
-from ..wire.signature_names import TEXT, TEXT_PAIR
+from ..wire.signature_names import AUDIO, TEXT, TEXT_PAIR
 from .model_metadata import Signature, TensorSpec
 from .server_ref import ServerRef
 
@@ -35,7 +39,7 @@ def checked_inputs(
     Args:
         server: the server and the model, for messages.
         inputs: a mapping from names to values, or the value of the only input; of a model of pairs of texts
-            also a list of pairs, `(text, text_pair)`.
+            also a list of pairs, `(text, text_pair)`. A recording may be a path, or a pair `(samples, rate)`.
         name: the signature's name, for messages.
         signature: the served signature; None if unknown: values are then sent as NumPy reads them.
 
@@ -150,6 +154,8 @@ def _check_names(server: ServerRef, named: Mapping[str, ArrayLike], name: str, s
 
 
 def _checked(server: ServerRef, alias: str, value: ArrayLike, spec: TensorSpec | None) -> np.ndarray:
+    if alias == AUDIO and spec is not None and spec.dtype == "string" and spec.shape == (None,):
+        value = _sounds(server, value)
     # A dtype that NumPy has no name for is left to the server.
     dtype = None if spec is None or spec.dtype.startswith("D") else spec.dtype
     try:
@@ -160,6 +166,31 @@ def _checked(server: ServerRef, alias: str, value: ArrayLike, spec: TensorSpec |
     if spec is not None and not takes(spec.shape, array.shape):
         raise server.refused(misfit(alias, array.shape, spec.dtype, spec.shape))
     return array
+
+
+def _sounds(server: ServerRef, value: Any) -> Any:
+    """Return recordings as WAV files, where they are paths, pairs `(samples, rate)` or `Recording`s.
+
+    Other values, such as the bytes of a file, are sent as they are.
+    """
+    from keras_selfattn.rows.recordings import Recording, as_recordings
+    from keras_selfattn.rows.sound_files import as_wav
+
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        return value
+    found: list[Any] = []
+    for row, each in enumerate(cast("Sequence[Any]", value)):
+        try:
+            if isinstance(each, os.PathLike):
+                file = Path(cast("os.PathLike[str]", each))
+                found.append(as_wav(file.read_bytes(), str(file)))
+            elif isinstance(each, tuple | Recording):
+                found.append(as_recordings([each])[0].wav())
+            else:
+                found.append(each)
+        except (DataError, OSError) as error:
+            raise server.refused(f"input {AUDIO!r}, row {row}: {error}") from error
+    return found
 
 
 def _padded(value: Any, spec: TensorSpec | None, alias: str) -> Any:

@@ -1,5 +1,7 @@
 """Inputs are checked against the served signature, and converted if nothing is lost."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pandas as pd
@@ -7,6 +9,8 @@ import pytest
 import tensorflow as tf
 from stock_serving import StockServing, StockSignature, doubled
 
+from keras_selfattn.rows.recordings import Recording
+from keras_selfattn.rows.wav_files import wav_bytes
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import AsyncClient, Client, Signature
 
@@ -271,3 +275,42 @@ def test_a_version_is_checked_before_the_cache_is_searched(stock_server, connect
     client.predict([[1, 2]], version=1)
     with pytest.raises(errors.InvalidInputError, match="version must be an integer"):
         client.predict([[1, 2]], version=version)
+
+
+def echo_of_sound():
+    signature = StockSignature(
+        {"audio": (tf.string, (None,))}, lambda arrays: {"y": arrays["audio"]}, {"y": (tf.string, (None,))}
+    )
+    return StockServing({"serving_default": signature})
+
+
+def test_recordings_are_sent_as_wav_files(stock_server, connect, tmp_path):
+    recording = Recording(np.arange(-80, 80, dtype="int16"), 8000)
+    stereo = wav_bytes(np.ones(4, "int16"), 8000) + b"LIST\x02\0\0\0ab"  # sent as it is, with its notes
+    (tmp_path / "a.wav").write_bytes(stereo)
+    floats = np.linspace(-1, 1, 50, dtype="float32")
+    asked = [tmp_path / "a.wav", recording, (floats, 44_100), stereo, (floats.tolist(), 44_100)]
+    with connect(stock_server(echo_of_sound())) as client:
+        for inputs in (asked, {"audio": asked}):
+            found = list(client.predict(inputs)["y"])
+            assert found[:2] == [stereo, recording.wav()]
+            assert found[2] == found[4] == Recording(floats, 44_100).wav()
+            assert found[3] == stereo
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (Path("nowhere.wav"), "input 'audio', row 1: .*No such file.*nowhere.wav"),
+        ((np.zeros(4), 0), "input 'audio', row 1: .*sample rate must be an integer"),
+        ((np.zeros(4),), "input 'audio', row 1: .*Recording 0"),
+        (([["a"]], 8000), "input 'audio', row 1"),
+    ],
+)
+def test_what_is_no_recording_is_refused_with_its_row(stock_server, connect, row, message):
+    serving = echo_of_sound()
+    with (
+        connect(stock_server(serving)) as client,
+        pytest.raises(errors.InvalidInputError, match=message),
+    ):
+        client.predict([(np.zeros(4), 8000), row])
