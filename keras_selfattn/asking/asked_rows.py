@@ -55,10 +55,10 @@ def check_asked(texts: tuple[str, ...], file: Path | None, options: Mapping[str,
             raise InvalidInputError(f"{flag} is for a --file.")
     if options.get("pair"):
         _check_pairs(texts, file)
-    if options.get("windows") is not None and (file is not None or not texts):
+    if options.get("windows") is not None and (file is not None or not texts or options.get("pair")):
         raise InvalidInputError(
-            "--windows is for recordings that are named in the command. A --file names stretches in the "
-            "columns start and end."
+            "--windows is for recordings that are named in the command, without --pair. A --file names "
+            "stretches in the columns start and end."
         )
     if file is not None and not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
@@ -151,7 +151,7 @@ def _pairs(signature: Signature, texts: tuple[str, ...]) -> Iterator[QueryRow]:
 
 
 def _windows(signature: Signature, files: tuple[str, ...], seconds: float) -> Iterator[QueryRow]:
-    if AUDIO not in signature.inputs:
+    if _only_input(signature, "--windows") != AUDIO:
         inputs = ", ".join(map(repr, signature.inputs))
         raise InvalidInputError(f"--windows is for a model of recordings. The model takes {inputs}.")
     for file in files:

@@ -12,7 +12,7 @@ from keras_selfattn.data.formats.cells import text_of, token_texts
 from keras_selfattn.data.formats.separators import other_separator
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.rows.label_names import is_missing
-from keras_selfattn.rows.recordings import END, START, Recording, Stretch
+from keras_selfattn.rows.recordings import END, START, Recording, Stretch, read_recording
 from keras_selfattn.rows.sound_files import as_wav, decoded
 from keras_selfattn.rows.written_lists import written_list
 from keras_selfattn.serving.client import Signature, TensorSpec
@@ -246,8 +246,7 @@ def stretched(name: str, value: Any, record: Mapping[str, Any]) -> Any:
 def _sound(value: Any, where: str, folder: Path) -> Any:
     """Return the WAV of a cell: the name of a file, its content, or what `datasets` has of both."""
     if isinstance(value, Stretch):
-        content = _sound(value.recording, where, folder)
-        return value.of(_decoded(content, f"{where}: {value.recording!s:.80}"), where).wav()
+        return value.of(_whole(value.recording, where, folder), where).wav()
     path = value
     if isinstance(value, dict):
         path, value = value.get("path"), value.get("bytes")
@@ -257,10 +256,27 @@ def _sound(value: Any, where: str, folder: Path) -> Any:
     return as_wav(value, f"{where}: {path}") if isinstance(value, bytes) else value
 
 
+def _whole(cell: Any, where: str, folder: Path) -> Recording:
+    """Return the recording of a cell of which a stretch is asked."""
+    content = cell
+    if isinstance(cell, dict):
+        content = cell.get("path") if cell.get("bytes") is None else cell["bytes"]
+    if isinstance(content, str):
+        file = folder / content.strip()
+        try:
+            state = file.stat()
+            return _file_recording(file, state.st_mtime_ns, state.st_size)
+        except (OSError, ValueError, DataError) as error:  # a name with a NUL in it is a ValueError
+            raise DataError(f"{where}: the file {str(file)!r} cannot be read: {error}") from error
+    if isinstance(content, bytes):
+        return Recording(*decoded(content, where))
+    raise DataError(f"{where}: a recording must be a file or its content. Received {content!r:.60}.")
+
+
 @functools.lru_cache(maxsize=1)
-def _decoded(content: bytes, name: str) -> Recording:
-    """Return a recording; the last one is kept, since the next row is often a stretch of it, too."""
-    return Recording(*decoded(content, name))
+def _file_recording(file: Path, _changed: int, _size: int) -> Recording:
+    """Return the sound of a file; the last one is kept, since the next row is often a stretch of it, too."""
+    return read_recording(file)
 
 
 def _content(file: Path, where: str) -> bytes:

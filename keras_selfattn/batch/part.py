@@ -216,7 +216,9 @@ class PendingWindow:
 
     def _stretched(self, cells: list[Any]) -> list[Any]:
         """Return the cells of recordings with their stretches, where the table has such columns."""
-        names = [name for name in (START, END) if name in self._part.columns]
+        # Of JSON Lines the columns of the first rows alone are known.
+        only = self._part.columns if self._part.file.suffix.lower() == PARQUET else (START, END)
+        names = [name for name in (START, END) if name in only]
         others = zip(*(values_of(self._window, name) for name in names), strict=True)
         if not names:
             return cells

@@ -1,5 +1,7 @@
 """Labelled recordings of sound, from a folder with a subfolder for each class, or from a table of files."""
 
+import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -129,7 +131,10 @@ def _from_table(
 ) -> LabelledRows:
     lines = [line for line, _ in records]
     where = [f"{file}: the {column!r} in line {line}" for line in lines]
-    cells = [Stretch(record.get(column), record.get(START), record.get(END)) for _, record in records]
+    start, end = (name if name not in (column, label, group) else None for name in (START, END))
+    cells = [
+        Stretch(record.get(column), record.get(start or ""), record.get(end or "")) for _, record in records
+    ]
     recordings = _read_stretches(file, where, cells)
     labels, kind, _ = labels_of(file, label, label_separator, records)  # its note is about texts
     kinds: dict[str, Any] = {"kind": RECORDINGS, "target_kind": kind, "note": _rates(str(file), recordings)}
@@ -138,7 +143,7 @@ def _from_table(
             _group(f"{file}: the {group!r} in line {line}", record.get(group)) for line, record in records
         ]
     else:
-        group, of_rows = column, _recordings_cut(file, cells)
+        group, of_rows = f"the recording of {START} and {END}", _recordings_cut(file, cells)
     if not of_rows:
         return LabelledRows(recordings, labels, str(file), lines, **kinds)
     return GroupedRows(recordings, labels, str(file), lines, groups=of_rows, group=group, **kinds)
@@ -146,7 +151,7 @@ def _from_table(
 
 def _recordings_cut(file: Path, cells: Sequence[Stretch]) -> list[str]:
     """Return the recording of each row as its group; none if no recording is cut into stretches."""
-    names = [str(cell.recording) if isinstance(cell.recording, str) else str(id(cell)) for cell in cells]
+    names = [_recording_named(cell.recording) for cell in cells]
     if len(set(names)) == len(names) or all(cell.is_whole for cell in cells):
         return []
     if len(set(names)) == 1:
@@ -156,6 +161,15 @@ def _recordings_cut(file: Path, cells: Sequence[Stretch]) -> list[str]:
         )
         return []
     return names
+
+
+def _recording_named(cell: Any) -> str:
+    """Return a name that all cells of one recording have."""
+    content = cell.get("bytes") if isinstance(cell, dict) else None
+    if content is not None:
+        return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else ""
+    path = cell.get("path") if isinstance(cell, dict) else cell
+    return os.path.normpath(str(path).strip())
 
 
 def _read_stretches(file: Path, where: Sequence[str], cells: Sequence[Stretch]) -> list[Recording]:
@@ -178,7 +192,7 @@ def _read_stretches(file: Path, where: Sequence[str], cells: Sequence[Stretch]) 
     readers = [reader(cell, place) for cell, place in zip(cells, where, strict=True)]
     if all(cell.is_whole for cell in cells):
         return _read_all(str(file), where, readers)
-    paths = [cell.recording if isinstance(cell.recording, str) else "" for cell in cells]
+    paths = [_recording_named(cell.recording) for cell in cells]
     order = sorted(range(len(cells)), key=paths.__getitem__)
     found = _read_all(str(file), [where[row] for row in order], [readers[row] for row in order])
     return [found[place] for place in sorted(range(len(order)), key=order.__getitem__)]

@@ -143,6 +143,8 @@ def read_graphs(path: str | Path, directed: bool = False, *, like: GraphRows | N
         (['a'], ['C', 'H', 'O'], [[0, 1, 2], [1, 0, 1], [2, 1, 0]])
     """
     place = Path(path)
+    if not isinstance(directed, bool):
+        raise ConfigError(f"`directed` must be True or False. Received {directed!r}.")
     if like is not None and like.directed != directed:
         raise ConfigError(f"`directed` must be that of `like`, {like.directed}. Received {directed}.")
     if place.is_dir():
@@ -173,7 +175,7 @@ def graph_distances(graph: Graph, *, edge_kinds: int = 1, directed: bool = False
         kind of the edge that joins two, else `edge_kinds` + d - 1 for a shortest path of d edges.
 
     Raises:
-        ConfigError: for `edge_kinds` below the kind of an edge.
+        ConfigError: for `edge_kinds` below the kind of an edge, and for a kind below 1.
 
     Example: three nodes in a row, joined by edges of kinds 1 and 2.
 
@@ -181,6 +183,8 @@ def graph_distances(graph: Graph, *, edge_kinds: int = 1, directed: bool = False
         >>> graph_distances(row, edge_kinds=2).tolist()
         [[0, 1, 3], [1, 0, 2], [3, 2, 0]]
     """
+    if graph.kinds.min(initial=1) < 1:
+        raise ConfigError(f"Kinds of edges are counted from 1. Received {graph.kinds.min()} in a graph.")
     least = int(graph.kinds.max(initial=1))
     if not isinstance(edge_kinds, Integral) or edge_kinds < least:
         raise ConfigError(

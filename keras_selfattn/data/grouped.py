@@ -61,7 +61,8 @@ class GroupedRows(LabelledRows):
         if not held:
             raise DataError(
                 f"{self.source}: none of its {len(names)} groups ({self.group}) can be held out, because "
-                "each label must stay in another group. Give a validation file."
+                "each label must stay in another group. Give a validation file, or a column of other groups "
+                "(`group`, --group)."
             )
         parts = [
             [row for row, name in enumerate(self.groups) if (name in held) == chosen]

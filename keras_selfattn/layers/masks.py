@@ -390,6 +390,10 @@ def given_distances(inputs: Tensor, given: Tensor) -> Tensor:
         raise ValueError(f"`distances` must hold integers. Received dtype {dtype_name(given)}.")
     batch, length = ops.shape(inputs)[:2]
     given = of_shape("distances", given, [batch, length, length], "[batch, length, length]")
+    if dtype_name(given) in ("int64", "uint32", "uint64"):  # a cast would wrap what is too large
+        given = ops.minimum(given, 2**31 - 1)
+    if dtype_name(given) == "int64":
+        given = ops.maximum(given, -(2**31))
     return ops.expand_dims(ops.cast(given, "int32"), 1)
 
 

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,10 +94,15 @@ class Recording:
                 f"Received {start} to {last} s."
             )
         first, behind = (round(moment * self.rate) for moment in (start, last))
-        return Recording(self.samples[first:behind].copy(), self.rate)
+        found = self.samples[first:behind].copy()
+        if not len(found):
+            raise DataError(f"A stretch must have a sample at least. Received {start} to {last} s.")
+        return Recording(found, self.rate)
 
     def windows(self, seconds: float) -> list[tuple[float, float]]:
         """Return start and end of windows of so many seconds, one after the other; the last one is shorter.
+
+        What is left of up to 0.01 s belongs to the last window.
 
         Raises:
             DataError: for no positive number.
@@ -108,7 +114,10 @@ class Recording:
         """
         if not 1 / self.rate <= seconds < math.inf:
             raise DataError(f"Windows must have seconds, and a sample at least. Received {seconds!r} s.")
-        edges = [*range(0, len(self.samples), round(seconds * self.rate)), len(self.samples)]
+        edges = [*range(0, len(self.samples), round(seconds * self.rate))]
+        if len(edges) > 1 and len(self.samples) - edges[-1] <= _ROUNDING * self.rate:
+            del edges[-1]
+        edges.append(len(self.samples))
         return list(itertools.pairwise(edge / self.rate for edge in edges))
 
     def numbers(self) -> np.ndarray:
@@ -190,7 +199,7 @@ class Stretch(NamedTuple):
 def _moment(cell: Any, name: str, where: str) -> float:
     written = isinstance(cell, str) and re.fullmatch(r"[ \t]*[0-9.eE+-]+[ \t]*", cell)
     try:
-        if not written and (isinstance(cell, bool) or not isinstance(cell, Real)):
+        if not written and (isinstance(cell, bool) or not isinstance(cell, Real | Decimal)):
             raise ValueError(cell)
         return float(cell)
     except ValueError as error:

@@ -5,16 +5,20 @@ import math
 import sys
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from keras_selfattn.asking import input_cells
 from keras_selfattn.asking.input_cells import NamedColumns, input_columns, input_value, stretched
+from keras_selfattn.batch.part import PendingWindow
 from keras_selfattn.batch.row_files import Window
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.errors import ConfigError, DataError, MissingExtraError
-from keras_selfattn.rows.recordings import Recording
+from keras_selfattn.rows.recordings import Recording, Stretch
+from keras_selfattn.rows.sound_files import decoded
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 
@@ -221,3 +225,41 @@ def test_a_row_with_start_and_end_asks_about_that_stretch(extra, tmp_path):
     assert stretched("text", "a.wav", row) == "a.wav"
     with pytest.raises(DataError, match=r"row 3: A stretch must lie within the recording's 0\.100 s"):
         input_value(SOUND, "audio", stretched("audio", "a.wav", row | {"start": "7"}), "row 3", tmp_path)
+
+
+def test_a_recording_is_decoded_once_for_stretches_that_follow_each_other(tmp_path, monkeypatch):
+    recording = Recording(np.arange(800, dtype="int16"), 8000)
+    file = tmp_path / "a.wav"
+    file.write_bytes(recording.wav())
+    read = []
+    monkeypatch.setattr(
+        input_cells,
+        "read_recording",
+        lambda file: read.append(file) or Recording(*decoded(file.read_bytes(), "")),
+    )
+
+    def ask(start):
+        row = stretched("audio", "a.wav", {"start": start})
+        return input_value(SOUND, "audio", row, f"row {start}", tmp_path)
+
+    assert [ask(start) for start in (0.0, 0.05)] == [recording.wav(), recording.stretch(0.05).wav()]
+    assert len(read) == 1
+    file.write_bytes(Recording(np.arange(400, dtype="int16"), 8000).wav())
+    assert ask(0.025) == Recording(np.arange(200, 400, dtype="int16"), 8000).wav()
+    file.unlink()
+    with pytest.raises(DataError, match=r"row 0\.05: the file .*a.wav' cannot be read"):
+        ask(0.05)
+
+
+def test_a_cell_that_is_no_recording_has_no_stretch():
+    with pytest.raises(DataError, match="row 2: a recording must be a file or its content. Received 7"):
+        input_value(SOUND, "audio", stretched("audio", 7, {"start": 1}), "row 2")
+
+
+@pytest.mark.parametrize(("name", "kept"), [("a.jsonl", True), ("a.csv", True), ("a.parquet", False)])
+def test_stretches_are_read_where_the_first_rows_have_none(name, kept):
+    """The columns of JSON Lines are those of the first rows; a table of Arrow has no others."""
+    window = Window([1], [{"audio": "a.wav", "start": 1}], [1], 0)
+    pending = SimpleNamespace(_part=SimpleNamespace(file=Path(name), columns=("audio",)), _window=window)
+    (found,) = PendingWindow._stretched(pending, ["a.wav"])
+    assert found == (Stretch("a.wav", 1, None) if kept else "a.wav")

@@ -285,12 +285,61 @@ def test_stretches_of_one_recording_are_one_group(tmp_path):
     text = "path,start,end,label,day\na.wav,0,0.05,x,1\na.wav,0.05,,y,2\nb.wav,0,0.05,x,2\nb.wav,0.05,,y,1\n"
     rows = read_audio(table(tmp_path, text))
     assert isinstance(rows, GroupedRows)
-    assert (rows.groups, rows.group) == (["a.wav", "a.wav", "b.wav", "b.wav"], "path")
+    assert rows.groups == ["a.wav", "a.wav", "b.wav", "b.wav"]
+    kept, held = rows.split(0.5, seed=0)
+    assert {*kept.where} in ({2, 3}, {4, 5})
+    assert len(held) == 2
     named = read_audio(table(tmp_path, text), group="day")
     assert named.groups == ["1", "2", "2", "1"]
     # The same recording twice, but whole, is as before.
     whole = read_audio(table(tmp_path, "path,start,end,label\na.wav,,,x\na.wav,,,y\n"))
     assert not isinstance(whole, GroupedRows)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ['"a.wav"', '"./a.wav"', '" a.wav "', '"b.wav"'],
+        ['{"path": "a.wav", "bytes": null}', '{"path": "a.wav"}', '"a.wav"', '"b.wav"'],
+    ],
+)
+def test_a_recording_is_one_group_however_its_cells_name_it(cells, tmp_path):
+    write(tmp_path, a_wav=wav(*range(800)), b_wav=wav(*range(800)))
+    ends = ["0.02", "0.03", "0.04", "0.05"]
+    lines = [
+        f'{{"path": {cell}, "start": 0, "end": {end}, "label": "{label}"}}\n'
+        for cell, end, label in zip(cells, ends, "xyxy", strict=True)
+    ]
+    rows = read_audio(table(tmp_path, "".join(lines), "t.jsonl"))
+    assert [*map(rows.groups.index, rows.groups)] == [0, 0, 0, 3]
+
+
+def test_a_recording_in_the_table_is_one_group_by_its_content(tmp_path):
+    first, second = wav(*range(800)), wav(*range(1, 801))
+    cells = [{"bytes": content, "path": None} for content in (first, first, second)]
+    columns = {"audio": cells, "start": [0, 0, 0], "end": [0.05, 0.02, 0.03], "label": ["x", "y", "x"]}
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    rows = read_audio(tmp_path / "t.parquet")
+    assert [*map(rows.groups.index, rows.groups)] == [0, 0, 2]
+
+
+def test_groups_that_cannot_be_held_out_name_the_way_out(tmp_path):
+    write(tmp_path, a_wav=wav(*range(800)), b_wav=wav(*range(800)))
+    text = "path,start,end,label\na.wav,0,0.05,x\na.wav,0.05,,x\nb.wav,0,0.05,y\nb.wav,0.05,,y\n"
+    rows = read_audio(table(tmp_path, text))
+    with pytest.raises(
+        DataError, match=r"\(the recording of start and end\).*column of other groups .*--group"
+    ):
+        rows.split(0.2, seed=0)
+
+
+@pytest.mark.parametrize("role", ["label", "group"])
+def test_a_column_named_for_something_else_is_no_stretch(role, tmp_path):
+    write(tmp_path, a_wav=wav(*range(800)), b_wav=wav(*range(800)))
+    text = "path,start,label\na.wav,x,1\nb.wav,y,2\n"
+    rows = read_audio(table(tmp_path, text), **{role: "start"})
+    assert [len(row.samples) for row in rows.inputs] == [800, 800]
+    assert (rows.targets if role == "label" else rows.groups) == ["x", "y"]
 
 
 def test_stretches_of_a_single_recording_are_told_and_not_grouped(tmp_path):
@@ -304,7 +353,8 @@ def test_stretches_in_parquet_may_be_of_recordings_in_the_table(tmp_path):
     cells = [{"bytes": wav(*range(800)), "path": "a.wav"}] * 2
     columns = {"audio": cells, "start": [0.0, 0.05], "end": [0.05, None], "label": ["x", "y"], "more": [1, 2]}
     pyarrow.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
-    rows = read_audio(tmp_path / "t.parquet")
+    with pytest.warns(UserWarning, match="all rows are stretches of one recording"):
+        rows = read_audio(tmp_path / "t.parquet")
     assert samples_of(rows) == [list(range(400)), list(range(400, 800))]
 
 

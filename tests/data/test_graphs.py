@@ -658,3 +658,11 @@ def test_other_graphs_have_as_many_features_and_the_same_directions(tmp_path):
         read_graphs(file, like=training)
     with pytest.raises(ConfigError, match="`directed` must be that of `like`, False. Received True"):
         read_graphs(file, directed=True, like=training)
+
+
+def test_kinds_are_counted_from_one_and_a_flag_is_a_flag(tmp_path):
+    graph = Graph(np.ones((3, 1)), np.array([[0, 1], [1, 2]]), np.array([1, 0]))
+    with pytest.raises(ConfigError, match="Kinds of edges are counted from 1. Received 0"):
+        graph_distances(graph)
+    with pytest.raises(ConfigError, match="`directed` must be True or False. Received 'no'"):
+        read_graphs(written(tmp_path, {"nodes": 1, "edges": []}), directed="no")

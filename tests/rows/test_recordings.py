@@ -4,6 +4,7 @@ import base64
 import io
 import struct
 import wave
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +188,12 @@ def test_a_stretch_has_the_samples_between_two_moments():
     assert recording.stretch(0.05).samples.tolist() == list(range(400, 800))
     assert recording.stretch().seconds == 0.1
     assert recording.stretch(0.0, 0.105).seconds == 0.1  # what a tool has rounded
+    with pytest.raises(
+        DataError, match=r"A stretch must have a sample at least. Received 0\.05 to 0\.05001 s"
+    ):
+        recording.stretch(0.05, 0.05001)
+    with pytest.raises(DataError, match="A stretch must have a sample"):
+        recording.stretch(0.1, 0.105)
     for start, end in ((-0.01, 0.05), (0.05, 0.05), (0.06, 0.05), (0.0, 0.2), (0.2, None), (np.nan, 0.05)):
         with pytest.raises(
             DataError, match=r"A stretch must lie within the recording's 0\.100 s, .* Received"
@@ -201,6 +208,9 @@ def test_windows_cover_a_recording_and_the_last_is_shorter():
     parts = [recording.stretch(*window).samples for window in found]
     assert np.concatenate(parts).tolist() == list(range(1001))
     assert recording.windows(10.0) == [(0.0, 1001 / 8000)]
+    # What is left of a rounded length is no window of its own.
+    assert recording.windows(0.125) == [(0.0, 1001 / 8000)]
+    assert recording.windows(0.0625) == [(0.0, 0.0625), (0.0625, 1001 / 8000)]
     for wrong in (0.0, -1.0, 1e-5, np.nan, np.inf):
         with pytest.raises(DataError, match="Windows must have seconds"):
             recording.windows(wrong)
@@ -215,6 +225,7 @@ def test_windows_cover_a_recording_and_the_last_is_shorter():
         ("0.01", None, 720),
         ("1e-2", np.float32(0.03), 160),
         (None, float("nan"), 800),
+        (Decimal("0.01"), Decimal("0.03"), 160),
     ],
 )
 def test_a_stretch_is_read_from_cells(start, end, wanted):

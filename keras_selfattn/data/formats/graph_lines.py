@@ -28,6 +28,7 @@ class GraphLines:
         self._file = file
         self._nodes: list[Any] = []
         self._sizes: list[int] = []
+        self._before = 0  # nodes of the graphs before the last one
         self._edges: list[tuple[int, int]] = []
         self._edge_kinds: list[str] = []
         # The line of each edge, and the number of its graph's first node among all.
@@ -97,6 +98,7 @@ class GraphLines:
             )
         if not size:
             raise DataError(f"{where}: the graph has no nodes. Leave it out, or give it one.")
+        self._before += self._sizes[-1] if self._sizes else 0
         self._sizes.append(size)
         if isinstance(nodes, int):
             self._check_alike("nodes", f"{where}: `nodes`", f"`nodes` in line {line}", _COUNT)
@@ -114,7 +116,7 @@ class GraphLines:
     def _add_edges(self, where: str, line: int, edges: Any) -> None:
         if not isinstance(edges, list):
             raise DataError(f"{where}: `edges` must be a list. Received {edges!r:.60}.")
-        size, before = self._sizes[-1], sum(self._sizes[:-1])
+        size, before = self._sizes[-1], self._before
         for edge in edges:
             if not isinstance(edge, list) or len(edge) not in (2, 3):
                 raise DataError(

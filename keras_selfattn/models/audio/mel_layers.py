@@ -243,22 +243,20 @@ class ConvSubsampling(keras.layers.Layer):
         A part begins a position earlier, which is left out again: it lacks what its first convolution sees.
         """
         step = _STEP**2
-        parts = (length + _WINDOW - 1) // _WINDOW
-        positions = (length + step - 1) // step
-        beyond = parts * _WINDOW - length
-        x = ops.pad(x, [[0, 0], [step, beyond], [0, 0]])
-        real = ops.pad(real, [[0, 0], [step, beyond]])
+        parts, positions = (length + _WINDOW - 1) // _WINDOW, (length + step - 1) // step
 
-        def part(place: Any) -> Tensor:
-            begin = place * _WINDOW
-            frames = x[:, begin : begin + _WINDOW + step]
-            frames = ops.reshape(frames, (-1, _WINDOW + step, x.shape[2]))
-            known = ops.reshape(real[:, begin : begin + _WINDOW + step], (-1, _WINDOW + step))
-            return self._positions(frames, known)[:, 1:]  # [B, 250, D]
+        def cut(x: Any) -> Any:
+            """Return parts `[parts, B, step + 1000, ...]`; no slice, whose place XLA would have to know."""
+            axes = [[0, 0]] * (len(x.shape) - 2)
+            rows, _, *others = ops.shape(x)
+            x = ops.pad(x, [[0, 0], [0, parts * _WINDOW - length], *axes])
+            x = ops.moveaxis(ops.reshape(x, (rows, parts, _WINDOW, *others)), 1, 0)
+            before = ops.pad(x[:-1, :, -step:], [[1, 0], [0, 0], [0, 0], *axes])
+            return ops.concatenate([before, x], axis=2)
 
-        found: Any = ops.map(part, ops.arange(parts, dtype="int32"))  # [parts, B, 250, D]
-        found = ops.transpose(found, (1, 0, 2, 3))
-        found = ops.reshape(found, (ops.shape(found)[0], parts * (_WINDOW // step), self.width))
+        found: Any = ops.map(lambda part: self._positions(*part)[:, 1:], (cut(x), cut(real)))
+        found = ops.moveaxis(found, 0, 1)  # [B, parts, 250, D]
+        found = ops.reshape(found, (ops.shape(x)[0], parts * (_WINDOW // step), self.width))
         return found[:, :positions]
 
     def _positions(self, x: Tensor, real: Tensor) -> Tensor:

@@ -65,11 +65,17 @@ class SeriesConfig(EncoderConfig):
             check_count(name, getattr(self, name))
         check_flag("positions", self.positions)
         for name in self._of_order:
-            if not self.positions and getattr(self, name) != getattr(type(self), name):
+            if not self.positions and getattr(self, name) not in (getattr(type(self), name), 0):
                 raise ConfigError(
                     f"`{name}` is about neighbouring frames, which sets (`positions=False`) do not have: "
                     f"leave it out. Received {getattr(self, name)!r}."
                 )
+
+    def to_dict(self) -> dict[str, Any]:
+        found = super().to_dict()
+        return (
+            found if self.positions else {name: found[name] for name in found if name not in self._of_order}
+        )
 
     @property
     def attended(self) -> int | None:

@@ -105,6 +105,19 @@ def test_heads_begin_with_nodes_at_a_distance_of_their_own():
     close(table[:, 4], array(table)[:, 0])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint32"])
+def test_integers_of_every_width_are_clipped_and_do_not_wrap(dtype):
+    layer, x = built(), inputs(1, 5, WIDTH)
+    limits = np.iinfo(dtype)
+    if keras.backend.backend() != "tensorflow" and limits.max > 2**31:
+        pytest.skip("JAX cuts such arrays to 32 bits itself, and PyTorch has no uint32")
+    far = np.full((1, 5, 5), LAST + 1, "int32")
+    close(layer(x, distances=np.full((1, 5, 5), limits.max, dtype)), array(layer(x, distances=far)))
+    if limits.min < 0:
+        none = np.full((1, 5, 5), limits.min, dtype)
+        close(layer(x, distances=none), array(layer(x, distances=-np.ones_like(far))))
+
+
 def test_nothing_knows_the_order_of_the_tokens():
     """Permuted inputs and distances give permuted outputs: in a graph the nodes have no order."""
     encoder = layers.Encoder(2, HEADS, position=layers.DistanceBias(FAR, KINDS), seed=1, dropout=0.0)

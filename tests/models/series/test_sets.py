@@ -98,6 +98,14 @@ def test_a_saved_model_is_still_one_of_sets(classifier, tmp_path):
     )
 
 
+def test_a_config_of_sets_says_nothing_of_what_they_do_not_have():
+    config = models.SeriesClassifier(SMALL).config
+    assert not {"kernels", "kernel_size", "max_positions"} & config.to_dict().keys()
+    assert type(config)(**config.to_dict()) == config
+    assert models.SeriesClassifier({**SMALL, "kernels": 0}).config.convolutions == 0
+    assert models.SeriesClassifier().config.to_dict()["kernels"] == 4000
+
+
 @pytest.mark.parametrize(
     ("kind", "field", "message"),
     [
