@@ -499,7 +499,7 @@ def sentence_encoder(tmp_path_factory):
     from tokenizers.implementations import BertWordPieceTokenizer
 
     kinds = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
-    modules = [{"type": f"a.{kind}", "path": path} for kind, path in kinds.items()]
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds.items()]
     pooling = {"1_Pooling/config__json": {"pooling_mode_mean_tokens": True}}
     folder = write_folder(tmp_path_factory.mktemp("encoder"), BERT, modules__json=modules, **pooling)
     pieces = BertWordPieceTokenizer({piece: place for place, piece in enumerate(PIECES)})
