@@ -144,7 +144,9 @@ def read_graphs(path: str | Path, directed: bool = False, *, like: GraphRows | N
     """
     place = Path(path)
     if not isinstance(directed, bool):
-        raise ConfigError(f"`directed` must be True or False. Received {directed!r}.")
+        raise ConfigError(
+            f"`directed` is True if edges lead one way only, else False. Received {directed!r}."
+        )
     if like is not None and like.directed != directed:
         raise ConfigError(f"`directed` must be that of `like`, {like.directed}. Received {directed}.")
     if place.is_dir():

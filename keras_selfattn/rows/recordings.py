@@ -109,8 +109,8 @@ class Recording:
 
         Example:
 
-            >>> Recording(np.zeros(400, "int16"), 8000).windows(0.02)
-            [(0.0, 0.02), (0.02, 0.04), (0.04, 0.05)]
+            >>> Recording(np.zeros(400, "int16"), 8000).windows(0.03)
+            [(0.0, 0.03), (0.03, 0.05)]
         """
         if not 1 / self.rate <= seconds < math.inf:
             raise DataError(f"Windows must have seconds, and a sample at least. Received {seconds!r} s.")

@@ -664,5 +664,7 @@ def test_kinds_are_counted_from_one_and_a_flag_is_a_flag(tmp_path):
     graph = Graph(np.ones((3, 1)), np.array([[0, 1], [1, 2]]), np.array([1, 0]))
     with pytest.raises(ConfigError, match="Kinds of edges are counted from 1. Received 0"):
         graph_distances(graph)
-    with pytest.raises(ConfigError, match="`directed` must be True or False. Received 'no'"):
+    with pytest.raises(
+        ConfigError, match="`directed` is True if edges lead one way only, else False. Received 'no'"
+    ):
         read_graphs(written(tmp_path, {"nodes": 1, "edges": []}), directed="no")
