@@ -20,6 +20,7 @@ from benchmarks.machine import versions
 from benchmarks.process import one_thread
 from benchmarks.results import Result, Table
 from benchmarks.rounds import Settings
+from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.rows.recordings import RECORDINGS, as_recordings
@@ -32,7 +33,8 @@ _AUTHORS_TEST = 5
 _QUICK = 8  # every so many recordings are read
 _NOTES = [
     "Free Spoken Digit Dataset, four voices: mean accuracy over seeds. The authors' split tests 200 "
-    "of 2,000 recordings, of voices that are learned; the others hold out all 500 of a voice.",
+    "of 2,000 recordings, of voices that are learned; the others hold out all 500 of a voice, and trainings "
+    "choose on another voice (`--group`).",
     "The convolutional network has the log-mel frames, their random changes, batches, optimizer, epochs and "
     "about the trained weights of ours. Random kernels are the readout beside our attention, alone. All have "
     "one thread, the defaults of `train`, and the model of the last fit, on all training rows.",
@@ -105,7 +107,8 @@ def run(settings: Settings, data: Path, seeds: int, epochs: int | None, store: S
 def _figures(
     name: str, contestant: str, split: Split, seed: int, epochs: int | None, store: Store | None
 ) -> dict[str, float]:
-    configuration = fingerprint(epochs=epochs, data=_digest(split), versions=versions())
+    by_voice = {"by_voice": True} if isinstance(split.train, GroupedRows) else {}
+    configuration = fingerprint(epochs=epochs, data=_digest(split), versions=versions(), **by_voice)
     key = Key(name, contestant, seed, 0, configuration)
     if store is not None and (known := store.get(key)) is not None:
         return known["figures"]
@@ -152,16 +155,22 @@ def _splits(data: Path, quick: bool) -> Iterator[tuple[str, Split]]:
     recordings = as_recordings(list(contents))
     chosen = range(0, len(recordings), _QUICK if quick else 1)
 
-    def rows(places: list[int]) -> LabelledRows:
+    def rows(places: list[int], *, by_voice: bool) -> LabelledRows:
         inputs, targets = [recordings[place] for place in places], [digits[place] for place in places]
-        return LabelledRows(inputs, targets, str(data), kind=RECORDINGS, target_kind=ONE_LABEL)
+        kinds: dict[str, Any] = {"kind": RECORDINGS, "target_kind": ONE_LABEL}
+        if not by_voice:
+            return LabelledRows(inputs, targets, str(data), **kinds)
+        groups = [voices[place] for place in places]
+        return GroupedRows(inputs, targets, str(data), groups=groups, group="voice", **kinds)
 
     held_out: dict[str, Callable[[int], bool]] = {AUTHORS: lambda place: numbers[place] < _AUTHORS_TEST}
     for voice in sorted(set(voices)):
         held_out[f"without the voice of {voice}"] = lambda place, voice=voice: voices[place] == voice
     for name, is_test in held_out.items():
         train = [place for place in chosen if not is_test(place)]
-        yield name, Split(rows(train), None, rows([place for place in chosen if is_test(place)]))
+        test = [place for place in chosen if is_test(place)]
+        by_voice = name != AUTHORS
+        yield name, Split(rows(train, by_voice=by_voice), None, rows(test, by_voice=by_voice))
 
 
 def _recordings(data: Path) -> list[tuple[str, str, int, bytes]]:

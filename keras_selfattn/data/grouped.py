@@ -30,6 +30,10 @@ class GroupedRows(LabelledRows):
     groups: Sequence[Hashable] = field(default=(), kw_only=True)
     group: str = field(default="group", kw_only=True)
 
+    @property
+    def independent(self) -> int:
+        return len(set(self.groups))
+
     def take(self, rows: Sequence[int]) -> "GroupedRows":
         found = super().take(rows)
         groups = [self.groups[row] for row in rows]

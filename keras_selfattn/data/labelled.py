@@ -61,6 +61,11 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    @property
+    def independent(self) -> int:
+        """The number of rows that say something of their own: what is chosen or fitted on them needs many."""
+        return len(self)
+
     def take(self, rows: Sequence[int]) -> "LabelledRows":
         """Return some of the rows, in the order of the given numbers."""
         inputs, targets = (_taken(column, rows) for column in (self.inputs, self.targets))

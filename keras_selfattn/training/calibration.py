@@ -85,6 +85,7 @@ class Calibration:
         layers = {type(layer): layer for layer in model.core.layers}
         # Rows of weight 0 have no effect.
         self._model, self._count = model, len(rows) if weights is None else int(np.count_nonzero(weights))
+        self._independent = rows.independent
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
@@ -132,7 +133,8 @@ class Calibration:
     @property
     def mixes(self) -> bool:
         """True if the model has two paths, and enough rows to fit their shares."""
-        return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
+        enough = self._mixture is not None and min(self._count, self._independent) >= self._mixture.first.rows
+        return self.possible and enough
 
     def _set_shares(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Return the current logits of attention and of the wide path, their shares, and the loss of both."""

@@ -78,8 +78,11 @@ class Fitted:
 
 
 def enough_to_choose_epoch(validation: LabelledRows) -> bool:
-    """Return True if there are enough validation rows to choose the epochs of a training on all rows."""
-    return len(validation) >= _ENOUGH_ROWS
+    """Return True if there are enough validation rows to choose the epochs of a training on all rows.
+
+    Rows of one group, such as a voice, count as one: the epoch that suits one voice suits no other.
+    """
+    return validation.independent >= _ENOUGH_ROWS
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
