@@ -29,8 +29,8 @@ class TrainConfig:
             while that is an error rate above 0, an epoch with a better loss is none of them.
         validation: share of the rows to hold out if there are no validation rows, in (0, 1).
         refit: True trains a model again on all rows if some were held out, for the best number of epochs.
-            Fewer than 100 are too few to choose it: then both trainings take all epochs, whatever `patience`
-            is. It helps most with few rows.
+            Fewer than 100, or fewer than 100 groups of `GroupedRows`, are too few to choose it: then both
+            trainings take all epochs, whatever `patience` is. It helps most with few rows.
         label_smoothing: share of each label that training spreads over all classes, in [0, 1).
         class_weight: "balanced" gives each class the same total weight; a dict gives weights by label name
             or index, finite and at least 0, as for `fit` of a model; None gives each row the same weight.

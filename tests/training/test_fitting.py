@@ -95,6 +95,13 @@ def test_fewer_than_100_held_out_rows_are_too_few_to_choose_an_epoch():
     assert [enough_to_choose_epoch(rows) for rows in (enough.take(range(99)), enough)] == [False, True]
 
 
+def test_held_out_rows_of_one_group_count_as_one():
+    voices = GroupedRows(["a"] * 300, ["+"] * 300, "made up", groups=[row % 3 for row in range(300)])
+    assert voices.independent == 3
+    assert not enough_to_choose_epoch(voices)
+    assert enough_to_choose_epoch(GroupedRows(["a"] * 300, ["+"] * 300, "made up", groups=range(300)))
+
+
 @pytest.mark.slow
 def test_enough_of_them_choose_the_epochs_of_both_trainings(tmp_path):
     seen = Trainings()
