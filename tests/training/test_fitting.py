@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_selfattn import training
+from keras_selfattn.data.grouped import GroupedRows
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, TrainingError
 from keras_selfattn.models import TextClassifier, TextConfig
