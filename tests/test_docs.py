@@ -164,6 +164,7 @@ def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
 
 # What the Python of a page computes last, and its shape.
 COMPUTED = {
+    "graphs": ('rows.arrays()["distances"]', (16, 3, 3)),
     "models": ("names", (2,)),
     "report": ("explained.weights", (1, 4, 3, 3)),
     "scikit-learn": ("chances", (1, 2)),
