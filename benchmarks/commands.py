@@ -48,6 +48,13 @@ main.add_command(accuracy)
 main.add_command(soak)
 
 
+_kept = click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON Lines file that keeps each training: those in it are not repeated.",
+)
+
+
 def _options(function: Callable) -> Callable:
     """The options that all benchmarks take."""
     for option in (
@@ -219,11 +226,7 @@ def fine_tuning(
     help="Of the peer; 16 of a bi-encoder, 64 of a cross-encoder by default.",
 )
 @click.option("--tested-on", default="test", type=click.Choice(["test", "dev"]), help="Rows of the figures.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON Lines file that keeps each training: those in it are not repeated.",
-)
+@_kept
 def similarity(
     model: Path,
     data: Path,
@@ -342,11 +345,7 @@ def training_steps(
     type=click.IntRange(1),
     help="Of ours and torch's, at most; by default the benchmark's own for each task.",
 )
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON Lines file that keeps each training: those in it are not repeated.",
-)
+@_kept
 def sequences(
     data: Path | None,
     seeds: int,
@@ -377,11 +376,7 @@ def sequences(
 @main.command("graphs")
 @_options
 @click.option("--seeds", type=click.IntRange(1), default=5, help="How often each is trained.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON Lines file that keeps each training: those in it are not repeated.",
-)
+@_kept
 def graphs(
     seeds: int, results: Path | None, csv_file: Path | None, plot: Path | None, **settings: Any
 ) -> None:
@@ -406,11 +401,7 @@ def graphs(
 )
 @click.option("--seeds", type=click.IntRange(1), default=5, help="How often each is trained.")
 @click.option("--epochs", type=click.IntRange(1), help="At most; by default those of `train`.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON Lines file that keeps each training: those in it are not repeated.",
-)
+@_kept
 def sound(
     data: Path,
     seeds: int,

@@ -34,7 +34,7 @@ _QUICK = 8  # every so many recordings are read
 _NOTES = [
     "Free Spoken Digit Dataset, four voices: mean accuracy over seeds. The authors' split tests 200 "
     "of 2,000 recordings, of voices that are learned; the others hold out all 500 of a voice, and trainings "
-    "choose on another voice (`--group`).",
+    "have the voices as groups (`--group`): all epochs are taken.",
     "The convolutional network has the log-mel frames, their random changes, batches, optimizer, epochs and "
     "about the trained weights of ours. Random kernels are the readout beside our attention, alone. All have "
     "one thread, the defaults of `train`, and the model of the last fit, on all training rows.",

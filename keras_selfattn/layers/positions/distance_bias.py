@@ -44,9 +44,8 @@ class DistanceBias(PositionStrategy):
 
     Learns: `distance_bias` `[edge_kinds + max_distance + 2, H]`: no path, the token itself, the kinds of
     edges, 2 to `max_distance` edges, more. At first head h looks at nodes that are h modulo 4 edges away, and
-    an edge more or less is worth -4: a head that begins with all nodes alike is slow to leave their mean. On
-    graphs of 8 to 16 nodes, `benchmarks graphs` learned the length of the shortest cycle so to 97 %, from
-    random numbers as Graphormer's to 85 %.
+    an edge more or less is worth -4: a head that begins with all nodes alike, from random numbers as
+    Graphormer's, is slow to leave their mean (docs/graphs.md has figures).
 
     Example: three nodes in a row, and one alone.
 

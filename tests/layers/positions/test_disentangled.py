@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference
 from backend import array
-from samples import HEAD_DIM, HEADS, close, expected, inputs, randomised
+from samples import HEAD_DIM, HEADS, check_gradients, close, expected, inputs, randomised
 
 from keras_selfattn import layers
 
@@ -116,18 +116,7 @@ def test_its_gradients_are_those_of_differences(count):
     def loss():
         return tf.reduce_mean(tf.sin(layer(x)))
 
-    with tf.GradientTape() as tape:
-        value = loss()
-    gradients = tape.gradient(value, layer.trainable_variables)
-    random = np.random.default_rng(2)
-    for variable, gradient in zip(layer.trainable_variables, gradients, strict=True):
-        before, direction, sides = variable.numpy(), random.normal(size=variable.shape), []
-        for sign in (1, -1):
-            variable.assign(before + sign * 1e-6 * direction)
-            sides.append(float(loss()))
-        variable.assign(before)
-        found = float(tf.reduce_sum(gradient * direction))
-        np.testing.assert_allclose(found, (sides[0] - sides[1]) / 2e-6, rtol=1e-5, atol=1e-8)
+    check_gradients(layer, loss)
 
 
 def test_arguments_are_checked_and_saved():
