@@ -286,16 +286,16 @@ def echo_of_sound():
 
 def test_recordings_are_sent_as_wav_files(stock_server, connect, tmp_path):
     recording = Recording(np.arange(-80, 80, dtype="int16"), 8000)
-    stereo = wav_bytes(np.ones(4, "int16"), 8000) + b"LIST\x02\0\0\0ab"  # sent as it is, with its notes
-    (tmp_path / "a.wav").write_bytes(stereo)
+    with_notes = wav_bytes(np.ones(4, "int16"), 8000) + b"LIST\x02\0\0\0ab"  # sent as it is, with its notes
+    (tmp_path / "a.wav").write_bytes(with_notes)
     floats = np.linspace(-1, 1, 50, dtype="float32")
-    asked = [tmp_path / "a.wav", recording, (floats, 44_100), stereo, (floats.tolist(), 44_100)]
+    asked = [tmp_path / "a.wav", recording, (floats, 44_100), with_notes, (floats.tolist(), 44_100)]
     with connect(stock_server(echo_of_sound())) as client:
         for inputs in (asked, {"audio": asked}):
             found = list(client.predict(inputs)["y"])
-            assert found[:2] == [stereo, recording.wav()]
+            assert found[:2] == [with_notes, recording.wav()]
             assert found[2] == found[4] == Recording(floats, 44_100).wav()
-            assert found[3] == stereo
+            assert found[3] == with_notes
 
 
 @pytest.mark.parametrize(
