@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -149,8 +150,8 @@ class FineTuningAdamW(FusedAdamW):
     PyTorch have dense gradients only: a row of the table of tokens stays as it is if its gradient is zero,
     and a step costs the whole table.
 
-    A file of another backend, of steps with `gradient_accumulation_steps` or of several devices has other
-    moments than one device of TensorFlow expects: Keras then warns that it begins with none.
+    A file that has moments of all rows, as JAX, PyTorch and several devices of TensorFlow write it, loads
+    where only rows in use have them, and the other way round: no step is lost.
 
     Args:
         learning_rate: of layers without a factor, or a schedule.
@@ -274,6 +275,25 @@ class FineTuningAdamW(FusedAdamW):
     def _apply_weight_decay(self, variables: Any) -> None:
         """Do nothing on any backend: `update_step` decays weights, at the rate of their layer."""
 
+    def load_own_variables(self, store: Any) -> None:
+        """Set the state, whether the store has moments of all rows of the tables or of those in use."""
+        tables = [at for at, weight in enumerate(self._trainable_variables) if weight.path.endswith(TABLE)]
+        places_stored = len(store.keys()) - (len(self.variables) - len(self._rows_in_use))
+        if self._rows_in_use and places_stored == 0:
+            values = [store[str(at)] for at in range(len(store.keys()))]
+            values += [np.arange(self._trainable_variables[at].shape[0], dtype="int32") for at in tables]
+        elif tables and not self._rows_in_use and places_stored == len(tables):
+            values = [np.asarray(store[str(at)]) for at in range(len(store.keys()))]
+            numbers = {id(variable): at for at, variable in enumerate(self.variables)}
+            for at, places in zip(tables, values[len(self.variables) :], strict=True):
+                for moment in (self._momentums[at], self._velocities[at]):
+                    values[numbers[id(moment)]] = _of_all_rows(values[numbers[id(moment)]], places)
+        else:  # as it is; or Keras says what differs
+            super().load_own_variables(store)
+            return
+        for variable, value in zip(self.variables, values, strict=False):  # the places come last
+            variable.assign(value)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": self.rates}
 
@@ -353,6 +373,13 @@ class _RowsInUse(tf.Module):
             return self._places.assign(order)
 
         tf.cond(tf.reduce_all(tf.equal(self._places, order)), lambda: order, spread)
+
+
+def _of_all_rows(moments: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return moments of a table `[rows, D]`, given those of rows in use and their places `[rows]`."""
+    found = np.zeros((len(places), *moments.shape[1:]), moments.dtype)
+    found[places >= 0] = moments[places[places >= 0]]
+    return found
 
 
 def _zero_where(absent: Tensor, moments: Tensor) -> Tensor:

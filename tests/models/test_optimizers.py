@@ -188,11 +188,14 @@ def test_of_a_table_only_the_rows_in_use_move_and_repeats_add_up():
     np.testing.assert_array_equal(np.array(table)[[3, 5, 6]], old[[3, 5, 6]].astype(np.float32))
 
 
-def tables_after(steps, name, way="graph", saved_after=None):
-    """Trains a table of 50 rows for steps "rows" (some of them) or "all"; returns it and its optimizer."""
+def tables_after(steps, name, way="graph", saved_after=None, then=None):
+    """Trains a table of 50 rows for steps "rows" (some of them) or "all"; returns it and its optimizer.
+
+    After so many steps the optimizer is saved, and loaded by one of a table called `then`, or as before.
+    """
     random = np.random.default_rng(0)
 
-    def table_and_optimizer(value):
+    def table_and_optimizer(value, name):
         with keras.name_scope("embedding"):
             table = keras.Variable(value, dtype="float32", name=name)
         optimizer = FineTuningAdamW(0.1, weight_decay=0.1, global_clipnorm=1.0, rates={"embedding": 0.5})
@@ -206,13 +209,13 @@ def tables_after(steps, name, way="graph", saved_after=None):
         dense = tf.tensor_scatter_nd_add(tf.zeros([50, 4]), ids[:, None], values)
         optimizer.apply_gradients([(gradient if kind == "rows" else dense, table)])
 
-    table, optimizer = table_and_optimizer(random.normal(size=(50, 4)))
+    table, optimizer = table_and_optimizer(random.normal(size=(50, 4)), name)
     compiled = COMPILED[way](step)
     for place, kind in enumerate(steps):
         if place == saved_after:
             store = {}
             optimizer.save_own_variables(store)
-            table, optimizer = table_and_optimizer(table.numpy())
+            table, optimizer = table_and_optimizer(table.numpy(), then or name)
             optimizer.load_own_variables(store)
             compiled = COMPILED[way](step)
         ids = random.integers(0, 50, random.integers(1, 12))
@@ -241,6 +244,33 @@ def test_only_rows_in_use_have_moments_which_are_saved_and_loaded():
     found, loaded = tables_after(["rows"] * 5, "tokens", saved_after=3)
     np.testing.assert_array_equal(found, wanted)
     assert [each.numpy().shape for each in loaded.variables[2:]] == shapes
+
+
+def test_moments_of_all_rows_become_moments_of_rows_in_use():
+    """JAX, PyTorch and several devices store those of all rows, as a table of another name does here."""
+    steps = ["rows"] * 5
+    found, loaded = tables_after(steps, "vectors", saved_after=3, then="tokens")
+    np.testing.assert_array_equal(found, tables_after(steps, "vectors")[0])
+    assert [each.numpy().shape for each in loaded.variables[2:]] == [(50, 4), (50, 4), (50,)]
+
+
+def test_moments_of_rows_in_use_become_moments_of_all_rows():
+    _, wanted = tables_after(["rows"] * 3, "vectors")
+    _, optimizer = tables_after(["rows"] * 3, "tokens")
+    store = {}
+    optimizer.save_own_variables(store)
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope(), keras.name_scope("embedding"):
+        optimizer = FineTuningAdamW()
+        optimizer.build([keras.Variable(np.zeros((50, 4)), dtype="float32", name="tokens")])
+    optimizer.load_own_variables(store)
+    for found, expected in zip(optimizer.variables, wanted.variables, strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def test_a_store_of_another_model_is_told_by_keras():
+    _, optimizer = tables_after([], "tokens")
+    with pytest.warns(UserWarning, match="5 variables whereas the saved optimizer has 7"):
+        optimizer.load_own_variables({str(each): np.zeros(1) for each in range(7)})
 
 
 def test_a_model_of_keras_with_such_a_table_is_not_compiled_by_xla():
