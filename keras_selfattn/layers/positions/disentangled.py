@@ -155,7 +155,7 @@ class DisentangledPositions(PositionStrategy):
         heads = rows.shape[1]
         if heads != groups:
             key = ops.repeat(key, heads // groups, axis=1)
-        count = (length + queries - 1) // queries if isinstance(queries, int) else _chunks(length, queries)
+        count = (length + _at_least_one(queries) - 1) // _at_least_one(queries)
         beyond = ops.zeros((batch, heads, count * queries - length, width), dtype=key.dtype)
         chunks = ops.reshape(ops.concatenate([key, beyond], axis=2), (batch, heads, count, queries, width))
         starts = first + ops.arange(count, dtype="int32") * queries  # [N], of the first query to a chunk
@@ -176,9 +176,9 @@ def _of_each_sample(rows: Tensor, x: Tensor) -> Tensor:
     return ops.broadcast_to(rows, (ops.shape(x)[0], *ops.shape(rows)[1:]))
 
 
-def _chunks(length: Tensor, size: Tensor) -> Tensor:
-    size = ops.maximum(size, 1)
-    return (length + size - 1) // size
+def _at_least_one(size: Any) -> Any:
+    """Return a size that divides others: a known one is not 0, and JAX reckons with unknown ones."""
+    return size if isinstance(size, int) or is_dimension(size) else ops.maximum(size, 1)
 
 
 def _skewed(x: Tensor, size: Tensor) -> Tensor:
