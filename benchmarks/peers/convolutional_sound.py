@@ -14,7 +14,7 @@ from keras_selfattn.models.audio.mel_layers import MelFrames, SpecAugment
 from keras_selfattn.models.heads.class_heads import Head
 
 # Channels of the convolutions: together about as many trained weights as `AudioClassifier` has.
-_CHANNELS = (32, 64, 96, 212)
+_CHANNELS = (32, 64, 112, 254)
 
 
 @keras.saving.register_keras_serializable(package="benchmarks")

@@ -230,7 +230,8 @@ class AudioConfig(EncoderConfig):
             for the lowest rate of the training recordings, 16,000 at most and 8,000 at least: what is above
             half of it is in some of them only.
         bands: mel bands of a frame.
-        channels: of the two convolutions before attention, each of which halves frames and bands.
+        channels: of the first of three convolutions before attention; the others have two and three times as
+            many (`ConvSubsampling`).
         window: positions of 40 ms to attend to on either side. The cost of a recording grows with its length,
             not with its square.
         training_span: frames of 10 ms that a training step reads of a longer recording: a random span in each

@@ -23,7 +23,8 @@ from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import AudioConfig
 from keras_selfattn.models.core.encoder_core import encoded, pooled
 from keras_selfattn.models.heads.class_heads import Head
-from keras_selfattn.models.series.wide_readout import SHARES, fit_wide, wide_logits
+from keras_selfattn.models.heads.probabilities import Shares
+from keras_selfattn.models.series.wide_readout import fit_wide, wide_logits
 from keras_selfattn.rows.recordings import RECORDINGS, Recording
 
 Tensor = Any
@@ -33,6 +34,9 @@ Tensor = Any
 _LOWEST_RATE, _HIGHEST_RATE = 8_000, 16_000
 # Rows in all passes of a training together.
 _ROWS_IN_ALL = 45_000
+# Initial shares of attention and random convolutions. They stay if there are fewer than 100 validation rows,
+# or groups of them: of voices that nobody has heard, both together are right most often so.
+_SHARES = Shares(deep=0.5, wide=1.0, rows=100)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -42,8 +46,8 @@ class AudioClassifier(Classifier):
     A recording is the path of a file or its bytes, a pair `(samples, rate)`, a `Recording`, or what
     `datasets` has (`rows.recordings.as_recordings`), of any length and sample rate. Channels become one by
     their mean. Recordings are resampled to the model's rate (`Resampling`) and become frames of log-mel
-    energies, 100 a second (`LogMel`); two convolutions leave a quarter of them, over which attention goes in
-    a window.
+    energies, 100 a second (`LogMel`); three convolutions leave a quarter of them, over which attention goes
+    in a window.
 
     Beside attention, the model has random convolutions of the frames with a linear readout, which is fitted
     in closed form before training begins. With few recordings they are right more often than attention
@@ -82,8 +86,9 @@ class AudioClassifier(Classifier):
         >>> model.labels, model.predict([(low, 8000)], verbose=0).shape
         (['high', 'low'], (1, 2))
 
-    Reference: Dong et al. 2018, "Speech-Transformer" (convolutions before attention); Povey et al. 2018, "A
-    Time-Restricted Self-Attention Layer for ASR" (the window); Park et al. 2019, "SpecAugment".
+    References: Mohamed et al. 2019, "Transformers with convolutional context for ASR" (convolutions before
+    attention). Povey et al. 2018, "A Time-Restricted Self-Attention Layer for ASR" (the window). Park et al.
+    2019, "SpecAugment".
     """
 
     config_type = AudioConfig
@@ -186,4 +191,4 @@ class AudioClassifier(Classifier):
             return keras.Model(frames, head.outputs(x), name="core")
         convolutions = WindowedConvolutions(config.kernels, self.longest or 1, name="wide")
         wide = wide_logits(level, convolutions, len(self.labels))
-        return keras.Model(frames, head.outputs(x, wide, SHARES), name="core")
+        return keras.Model(frames, head.outputs(x, wide, _SHARES), name="core")

@@ -18,8 +18,8 @@ Tensor = Any
 
 # Deviations at which values are clipped.
 _MOST = 20.0
-# Taps of a convolution along both axes, and its step.
-_TAPS, _STEP = 3, 2
+# Taps of a convolution along both axes, frames of a position, and positions that one sees on either side.
+_TAPS, _STEP, _SEEN = 3, 4, 2
 # Frames of a window of random convolutions: 10 s.
 _WINDOW = 1000
 
@@ -181,14 +181,16 @@ class SpecAugment(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class ConvSubsampling(keras.layers.Layer):
-    """Make positions of frames by two convolutions, 3 x 3 with steps of 2 along frames and bands.
+    """Make positions of frames by three convolutions, 3 x 3, each with GELU and a maximum of neighbours.
 
-    A position sees 7 frames; there is one for every 4 frames. The positions of a row do not depend on the
-    padding of its batch: no convolution sees a masked frame. Outside of training, memory is that of 10 s.
+    The maxima halve the bands three times and the frames twice: what is heard a band higher, of another
+    voice, is much the same, and there is a position for every 4 frames. A position sees 18 frames. The
+    positions of a row do not depend on the padding of its batch: no convolution sees a masked frame. Outside
+    of training, memory is that of 10 s.
 
     Args:
         width: features D of a position.
-        channels: C, of both convolutions.
+        channels: C, of the first convolution; the others have twice and three times as many.
 
     Call arguments:
         inputs: float `[batch, frames, bands]`.
@@ -203,7 +205,7 @@ class ConvSubsampling(keras.layers.Layer):
         >>> ConvSubsampling(8, channels=4)(np.zeros((1, 9, 40), "float32")).shape
         TensorShape([1, 3, 8])
 
-    Reference: Dong et al. 2018, "Speech-Transformer", section 3.3.
+    Reference: Mohamed et al. 2019, "Transformers with convolutional context for ASR", section 2.
     """
 
     def __init__(self, width: int, channels: int = 32, **kwargs: Any) -> None:
@@ -211,16 +213,19 @@ class ConvSubsampling(keras.layers.Layer):
         self.supports_masking = True
         self.width, self.channels = width, channels
         policy = self.dtype_policy
-        self._first, self._second = (
-            Conv2D(channels, _TAPS, _STEP, data_format="channels_last", dtype=policy, name=name)
-            for name in ("first", "second")
-        )
+        options: Any = {"padding": "same", "data_format": "channels_last", "dtype": policy}
+        self._convolutions = [
+            Conv2D(times * channels, _TAPS, name=name, **options)
+            for times, name in enumerate(("first", "second", "third"), 1)
+        ]
         self._outputs = Dense(width, dtype=policy, name="outputs")
 
     def build(self, input_shape: tuple) -> None:
-        self._features = _halved(_halved(input_shape[-1])) * self.channels
-        self._first.build((None, None, None, 1))
-        self._second.build((None, None, None, self.channels))
+        bands, channels = input_shape[-1], 1
+        for layer in self._convolutions:
+            layer.build((None, None, bands, channels))
+            bands, channels = _halved(bands), layer.filters
+        self._features = bands * channels
         self._outputs.build((None, None, self._features))
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
@@ -240,58 +245,54 @@ class ConvSubsampling(keras.layers.Layer):
     def _by_parts(self, x: Tensor, real: Tensor, length: Any) -> Tensor:
         """Return the positions of a long recording, 10 s at a time: the convolutions need far more memory.
 
-        A part begins a position earlier, which is left out again: it lacks what its first convolution sees.
+        A part begins two positions earlier and ends two later, which are left out again: so far do the
+        positions of the part see.
         """
-        step = _STEP**2
-        parts, positions = (length + _WINDOW - 1) // _WINDOW, (length + step - 1) // step
+        more = _SEEN * _STEP
+        parts, positions = (length + _WINDOW - 1) // _WINDOW, (length + _STEP - 1) // _STEP
 
         def cut(x: Any) -> Any:
-            """Return parts `[parts, B, step + 1000, ...]`; no slice, whose place XLA would have to know."""
+            """Return parts `[parts, B, 1016, ...]`; no slice, whose place XLA would have to know."""
             axes = [[0, 0]] * (len(x.shape) - 2)
             rows, _, *others = ops.shape(x)
             x = ops.pad(x, [[0, 0], [0, parts * _WINDOW - length], *axes])
             x = ops.moveaxis(ops.reshape(x, (rows, parts, _WINDOW, *others)), 1, 0)
-            before = ops.pad(x[:-1, :, -step:], [[1, 0], [0, 0], [0, 0], *axes])
-            return ops.concatenate([before, x], axis=2)
+            before = ops.pad(x[:-1, :, -more:], [[1, 0], [0, 0], [0, 0], *axes])
+            after = ops.pad(x[1:, :, :more], [[0, 1], [0, 0], [0, 0], *axes])
+            return ops.concatenate([before, x, after], axis=2)
 
-        found: Any = ops.map(lambda part: self._positions(*part)[:, 1:], (cut(x), cut(real)))
+        found: Any = ops.map(lambda part: self._positions(*part)[:, _SEEN:-_SEEN], (cut(x), cut(real)))
         found = ops.moveaxis(found, 0, 1)  # [B, parts, 250, D]
-        found = ops.reshape(found, (ops.shape(x)[0], parts * (_WINDOW // step), self.width))
+        found = ops.reshape(found, (ops.shape(x)[0], parts * (_WINDOW // _STEP), self.width))
         return found[:, :positions]
 
     def _positions(self, x: Tensor, real: Tensor) -> Tensor:
         """Return the positions `[B, P, D]` of frames `[B, T, M]`, which are 0 where they are not real."""
+        rows, length = ops.shape(real)
+        positions = (length + _STEP - 1) // _STEP
+        # TensorFlow's convolution returns its input if there are no rows or frames. And positions are whole.
+        spare = [[0, _at_least_one(rows) - rows], [0, _at_least_one(positions) * _STEP - length]]
+        x, real = ops.pad(x, [*spare, [0, 0]]), ops.pad(real, spare)
         x = ops.expand_dims(x, 3)  # [B, T, M, 1]
-        shape: Any = ()
-        for layer in (self._first, self._second):
-            real = real[:, ::_STEP]
-            shape = ops.shape(real)
-            found = ops.cast(self._convolved(layer, x, shape), self.compute_dtype)
-            x = keras.activations.gelu(found) * ops.expand_dims(real, (2, 3))  # [B, T / 2, M / 2, C]
-        x = ops.reshape(x, (*shape, self._features))
-        return ops.cast(self._outputs(x), self.compute_dtype) * ops.expand_dims(real, 2)
+        for place, layer in enumerate(self._convolutions):
+            halves = 1 if place == len(self._convolutions) - 1 else 2
+            found = keras.activations.gelu(ops.cast(layer(x), self.compute_dtype))
+            found = found * ops.expand_dims(real, (2, 3))
+            x = ops.max_pool(found, (halves, 2), padding="same", data_format="channels_last")
+            real = real[:, ::halves]
+        x = ops.reshape(x, (*ops.shape(real), self._features))
+        found = ops.cast(self._outputs(x), self.compute_dtype) * ops.expand_dims(real, 2)
+        return found[:rows, :positions]
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor | None:
-        return None if mask is None else mask[:, :: _STEP**2]
+        return None if mask is None else mask[:, ::_STEP]
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
-        length = None if input_shape[1] is None else _halved(_halved(input_shape[1]))
+        length = None if input_shape[1] is None else -(-input_shape[1] // _STEP)
         return (input_shape[0], length, self.width)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "width": self.width, "channels": self.channels}
-
-    def _convolved(self, layer: Any, x: Tensor, shape: Any) -> Tensor:
-        """Return a convolution of `[B, T, M, C]`, which is `[B, T / 2, M / 2, C]`; shape is `[B, T / 2]`.
-
-        TensorFlow's returns its input if there are no rows, and fails if there are fewer frames than it
-        spans: so there are more, which are left out again.
-        """
-        rows, frames = shape
-        more = max(0, 1 - rows) if isinstance(rows, int) else ops.maximum(1 - rows, 0)
-        # Not by the padding below, which becomes a part of the convolution.
-        x = ops.concatenate([x, ops.zeros((more, *ops.shape(x)[1:]), x.dtype)], axis=0)
-        return layer(ops.pad(x, [[0, 0], [1, _TAPS - 1], [1, 1], [0, 0]]))[:rows, :frames]
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -332,5 +333,9 @@ class WindowedConvolutions(RandomConvolutions):
         return state[1] / ops.maximum(state[2], 1.0)
 
 
+def _at_least_one(count: Any) -> Any:
+    return max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+
+
 def _halved(size: int) -> int:
-    return -(-size // _STEP)
+    return -(-size // 2)

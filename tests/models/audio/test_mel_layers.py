@@ -104,21 +104,35 @@ def test_stretching_is_a_linear_interpolation():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8, 9, 31])
-def test_subsampling_is_two_convolutions(length):
+def test_subsampling_is_three_convolutions_with_maxima(length):
     layer = ConvSubsampling(6, channels=3)
     x = random(2, length, 10)
     found = np.asarray(layer(x))
     weights = {each.path.split("/")[-2:][0] + each.name: np.asarray(each) for each in layer.weights}
-    value = x[..., None]
-    for name in ("first", "second"):
-        kernel = weights[f"{name}kernel"]
-        around = np.pad(value, [(0, 0), (1, 1), (1, 1), (0, 0)])
-        value = tf.nn.conv2d(around, kernel, 2, "VALID") + weights[f"{name}bias"]
-        value = np.asarray(keras.activations.gelu(value))
+    value = np.pad(x, [(0, 0), (0, -length % 4), (0, 0)])[..., None]
+    real = (np.arange(value.shape[1]) < length)[None, :, None, None]
+    for name, halves in (("first", 2), ("second", 2), ("third", 1)):
+        value = tf.nn.conv2d(value, weights[f"{name}kernel"], 1, "SAME") + weights[f"{name}bias"]
+        value = np.asarray(keras.activations.gelu(value)) * real
+        value = np.asarray(tf.nn.max_pool2d(value, (halves, 2), (halves, 2), "SAME"))
+        real = real[:, ::halves]
     rows = value.reshape(2, value.shape[1], -1)
     wanted = rows @ weights["outputskernel"] + weights["outputsbias"]
     assert found.shape == (2, -(-length // 4), 6) == layer.compute_output_shape((2, length, 10))
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_a_position_sees_eighteen_frames():
+    layer, x = ConvSubsampling(6, channels=3), random(1, 60, 10)
+    changed = np.array(
+        [
+            np.any(
+                np.asarray(layer(x)) != np.asarray(layer(x + 9 * (np.arange(60) == at)[:, None])), axis=(0, 2)
+            )
+            for at in range(60)
+        ]
+    )  # [frames, positions]
+    assert np.flatnonzero(changed[:, 7]).tolist() == list(range(28 - 7, 28 + 11))
 
 
 @pytest.mark.parametrize("length", [1, 4, 5, 7])
