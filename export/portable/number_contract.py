@@ -41,6 +41,7 @@ class CoreFront(Front):
         self._front.check_portable()
         (inputs,) = model.core.inputs
         self._columns = self._front.number_columns
+        self.described = self._front.described
         shape = inputs.shape[:-1] if self._columns else inputs.shape
         names: Any = self._columns or (self._front.number_input or inputs.name,)
         self.specs: dict[str, Any] = {name: tf.TensorSpec(shape, inputs.dtype, name=name) for name in names}
@@ -82,7 +83,7 @@ def number_contract(
     Raises:
         ExportError: if an input is no number, or the labels do not fit the outputs.
     """
-    weights, core, made_up = Weights(model), model, samples is None
+    weights, core, made_up, described = Weights(model), model, samples is None, {}
     if isinstance(model, RawModel):
         if labels is not None or samples is not None:
             raise ExportError(
@@ -90,7 +91,7 @@ def number_contract(
                 "`samples`."
             )
         front, core, answers = CoreFront(model), model.core, raw_answers(model.head)
-        requests = front.requests()
+        requests, described = front.requests(), front.described
         if example is not None:
             requests[0], made_up = front.asked(example), False
         task, labels = f"{model.row_kind.subject}-{model.head.task}", getattr(model, "labels", None)
@@ -107,6 +108,7 @@ def number_contract(
         labels=None if labels is None else list(labels),
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=_config(model),
+        described=described,
         made_up=made_up,
     )
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.images.patches import Conv2D
 from keras_selfattn.models.series.frame_layers import real_frames, statistics
@@ -232,7 +233,8 @@ class ConvSubsampling(keras.layers.Layer):
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, inputs.dtype)
         x: Any = inputs * ops.expand_dims(real, 2)  # [B, T, M]
         length: Any = ops.shape(x)[1]
-        if training or (isinstance(length, int) and length <= _WINDOW):
+        # Other runtimes have no loop over parts, and convolve a long recording at once.
+        if training or builds_portable_graph() or (isinstance(length, int) and length <= _WINDOW):
             return self._positions(x, real)
         if isinstance(length, int):
             return self._by_parts(x, real, length)
@@ -315,6 +317,8 @@ class WindowedConvolutions(RandomConvolutions):
         if training or (isinstance(length, int) and length <= _WINDOW):
             return super().call(inputs, mask, training)
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, "float32")
+        if builds_portable_graph():
+            return self._at_once(inputs, real)
         features = inputs.shape[-1]
         of_window = super().call
 
@@ -331,6 +335,20 @@ class WindowedConvolutions(RandomConvolutions):
         else:
             state = ops.while_loop(lambda begin, *_: begin < length, step, state)
         return state[1] / ops.maximum(state[2], 1.0)
+
+    def _at_once(self, inputs: Tensor, real: Tensor) -> Tensor:
+        """Return the features of all windows of `[B, T, M]` as rows of a batch: other runtimes lack loops."""
+        rows, length = ops.shape(inputs)[0], ops.shape(inputs)[1]
+        size: Any = ops.maximum(ops.minimum(length, _WINDOW), 1)  # of a window, no longer than the recording
+        windows: Any = ops.maximum((length + size - 1) // size, 1)
+        more = [0, windows * size - length]
+        frames = ops.pad(inputs, [[0, 0], more, [0, 0]])
+        frames = ops.reshape(frames, (rows * windows, size, inputs.shape[-1]))  # [B windows, size, M]
+        known = ops.reshape(ops.pad(real, [[0, 0], more]), (rows * windows, size))
+        found = super().call(frames, known)  # [B windows, features]
+        found = ops.reshape(found, (rows, windows, found.shape[-1]))
+        here = ops.sum(ops.reshape(known, (rows, windows, size)), axis=2, keepdims=True)  # [B, windows, 1]
+        return ops.sum(here * found, axis=1) / ops.maximum(ops.sum(here, axis=1), 1.0)
 
 
 def _at_least_one(count: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from keras_selfattn import models
+from keras_selfattn import data, layers, models
 from keras_selfattn.export import export_portable, read_card
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -56,6 +56,12 @@ def image_model(_folder):
     return perturbed(models.ImageClassifier(SMALL, image_shape=(8, 9, 3), labels=["a", "b"]))
 
 
+def sound_model(_folder):
+    config = {**SMALL, "channels": 4, "kernels": 50}
+    learned = {"sample_rate": 8000, "longest": 100, "labels": ["a", "b", "c"]}
+    return perturbed(models.AudioClassifier(config, **learned))
+
+
 def pretrained_model(folder):
     """Its positions count the tokens that are not padding."""
     return models.TextEncoder(start=write_folder(folder / "mpnet", MPNET))
@@ -70,6 +76,14 @@ def series_rows():
 
 def image_rows():
     return list(np.random.default_rng(1).uniform(0, 255, (3, 8, 9, 3)).astype("float32"))
+
+
+def sound_rows():
+    """Recordings of 0.4, 12 and 10.01 s: one window of 10 s, and more."""
+    random = np.random.default_rng(1)
+    times = [np.arange(round(seconds * 8000)) / 8000 for seconds in (0.4, 12, 10.01)]
+    tones = [np.sin(2 * np.pi * hertz * time) for hertz, time in zip((300, 900, 2500), times, strict=True)]
+    return [(tone + 0.1 * random.normal(size=len(tone)), 8000) for tone in tones]
 
 
 def padded(rows, value):
@@ -103,6 +117,13 @@ KINDS = {
     ),
     "series": (series_model, series_rows(), lambda path, model: {"values": padded(series_rows(), np.nan)}),
     "images": (image_model, image_rows(), lambda path, model: {"image": np.stack(image_rows())}),
+    "sound": (
+        sound_model,
+        sound_rows(),
+        lambda path, model: {
+            "frames_of_bands": padded([model.bank(samples) for samples, _ in sound_rows()], np.nan)
+        },
+    ),
 }
 
 
@@ -123,7 +144,7 @@ def answer_of_litert(file, inputs):
     ("kind", "form"),
     [
         *((kind, "onnx") for kind in KINDS),
-        *((kind, "litert") for kind in ("texts", "pretrained texts", "series")),
+        *((kind, "litert") for kind in ("texts", "pretrained texts", "series", "sound")),
     ],
 )
 def test_a_file_gives_the_model_s_answers(kind, form, tmp_path):
@@ -142,6 +163,40 @@ def test_a_file_gives_the_model_s_answers(kind, form, tmp_path):
         np.testing.assert_allclose(answer[: len(row)] if kind == "tokens" else answer, row, atol=1e-5)
         assert not answer[len(row) :].any() or kind != "tokens", "zeros at padding"
     assert np.ptp(np.concatenate([np.ravel(row) for row in wanted])) > 0.01, "rows are told apart"
+
+
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_a_file_of_a_model_of_graphs_gives_its_answers(form, tmp_path):
+    if form == "onnx":
+        pytest.importorskip("tf2onnx")
+    random = np.random.default_rng(1)
+    edges = [np.array([[0, 1], [1, 2], [0, 2], [2, 3]]), np.array([[0, 1]]), np.zeros((0, 2), int)]
+    graphs = [
+        data.Graph(random.normal(size=(size, 3)).astype("float32"), pairs, np.arange(len(pairs)) % 2 + 1)
+        for size, pairs in zip((5, 2, 1), edges, strict=True)
+    ]
+    inputs = data.GraphRows(graphs).arrays()
+    model = graph_model()
+    path = export_portable(model, tmp_path, form, labels=["chain", "ring"])
+    file = path / ("model.onnx" if form == "onnx" else "model.tflite")
+    found = (answer_of_onnx if form == "onnx" else answer_of_litert)(file, inputs)["probabilities"]
+    np.testing.assert_allclose(found, model.predict(inputs, verbose=0), atol=1e-5)
+    assert np.ptp(found[:, 0]) > 0.01, "graphs are told apart"
+
+
+def graph_model():
+    """The model of docs/graphs.md, with weights that tell distances apart."""
+    nodes = keras.Input((None, 3), name="nodes")
+    distances = keras.Input((None, None), dtype="int32", name="distances")
+    lengths = keras.Input((), dtype="int32", name="lengths")
+    encoder = layers.Encoder(2, num_heads=2, position=layers.DistanceBias(max_distance=4, edge_kinds=2))
+    x = encoder(keras.layers.Dense(8)(nodes), valid_lens=lengths, distances=distances)
+    outputs = keras.layers.Dense(2, activation="softmax")(layers.AveragePooling()(x, valid_lens=lengths))
+    model = keras.Model({"nodes": nodes, "distances": distances, "lengths": lengths}, outputs)
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(np.asarray(weight) + 0.3 * random.normal(size=weight.shape))
+    return model
 
 
 def test_an_onnx_file_names_its_axes_and_its_labels(tmp_path):

@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from pretrained_folders import MPNET, write_folder
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 1, "ngram_buckets": 64}
+SOUND = {"width": 8, "num_layers": 1, "num_heads": 1, "channels": 3}
 
 
 def text_model(**settings):
@@ -72,6 +73,17 @@ def test_a_version_is_the_file_the_card_and_what_makes_the_ids(model, tmp_path, 
     assert signature["inputs"] == {"ids": {"dtype": "int32", "shape": [None, None]}}
     assert signature["outputs"] == {"probabilities": {"dtype": "float32", "shape": [None, 2]}}
     assert signature["example"]["request"] == {"ids": [[2, 3]]}
+
+
+def test_the_card_of_a_model_of_sound_tells_the_rate_its_frames_are_made_at(tmp_path, converted, schema):
+    sound = models.AudioClassifier(
+        {**SOUND, "kernels": 0}, sample_rate=8000, longest=100, labels=["hum", "hiss"]
+    )
+    card = read_card(export_portable(sound, tmp_path, "litert"))
+    jsonschema.validate(card, schema)
+    assert card["sample_rate"] == 8000
+    frames = {"dtype": "float32", "shape": [None, None, 40]}
+    assert card["signatures"]["serving_default"]["inputs"] == {"frames_of_bands": frames}
 
 
 def test_inspect_and_versions_read_it(small, tmp_path, converted, capsys):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_selfattn import layers
 from keras_selfattn.models.audio.mel_layers import (
     ConvSubsampling,
     MelFrames,
@@ -26,6 +27,16 @@ def padded(rows, length):
     for place, row in enumerate(rows):
         found[place, : len(row)] = row
     return found
+
+
+def portable_graph(layer):
+    """What a layer computes in other runtimes, which have no loops and no branches."""
+    traced = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=[ANY, KNOWN])
+    with layers.portable():
+        definition = traced.get_concrete_function().graph.as_graph_def()
+    nodes = [*definition.node, *(node for each in definition.library.function for node in each.node_def)]
+    assert not [node.op for node in nodes if "While" in node.op or "If" in node.op or "TensorList" in node.op]
+    return traced
 
 
 def test_frames_lose_their_loudness_and_are_standardised():
@@ -162,16 +173,18 @@ def test_random_convolutions_of_long_rows_are_the_mean_of_their_windows():
     x = np.nan_to_num(padded(rows, 2400))
     mask = np.arange(2400)[None] < np.array([2300, 1000, 30, 1])[:, None]
     traced = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=[ANY, KNOWN])
-    for found in (np.asarray(layer(x, mask=mask)), np.asarray(traced(x, mask))):
-        for row, each in zip(rows, found, strict=True):
+    portable = portable_graph(layer)
+    for found in (layer(x, mask=mask), traced(x, mask), portable(x, mask)):
+        for row, each in zip(rows, np.asarray(found), strict=True):
             parts = [row[begin : begin + 1000] for begin in range(0, len(row), 1000)]
             features = np.concatenate([np.asarray(plain(part[None])) for part in parts])
             wanted = np.average(features, axis=0, weights=list(map(len, parts)))
             np.testing.assert_allclose(each, wanted, atol=2e-4)
     for empty in ((2, 0, 4), (0, 30, 4), (0, 1200, 4)):
-        found = traced(np.zeros(empty, "float32"), np.zeros(empty[:2], bool))
-        assert found.shape == (empty[0], sum(layer.sizes(4)))
-        assert np.isfinite(found).all()
+        for graph in (traced, portable):
+            found = graph(np.zeros(empty, "float32"), np.zeros(empty[:2], bool))
+            assert found.shape == (empty[0], sum(layer.sizes(4)))
+            assert np.isfinite(found).all()
     assert not np.asarray(layer(x, mask=mask, training=True)).any()
 
 
@@ -191,6 +204,8 @@ def test_positions_of_long_recordings_are_those_of_all_frames_at_once(length, kn
     found = np.asarray(layer(x, mask=mask) if known else traced(x, mask))
     assert found.shape == wanted.shape == (2, -(-length // 4), 8)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+    if not known:
+        np.testing.assert_allclose(portable_graph(layer)(x, mask), wanted, atol=1e-6)
     if known and length == 1999:  # under XLA every size is known
         compiled = tf.function(layer, jit_compile=True)
         np.testing.assert_allclose(compiled(x, mask), wanted, atol=1e-6)
