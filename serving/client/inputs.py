@@ -186,6 +186,11 @@ def _sounds(server: ServerRef, value: Any) -> Any:
                 found.append(as_wav(file.read_bytes(), str(file)))
             elif isinstance(each, tuple | Recording):
                 found.append(as_recordings([each])[0].wav())
+            elif isinstance(each, str) and os.path.isfile(each):
+                raise DataError(
+                    f"a text would be sent as the content of a file. Give the file {each!r} as "
+                    "`pathlib.Path`, or its bytes"
+                )
             else:
                 found.append(each)
         except (DataError, OSError) as error:

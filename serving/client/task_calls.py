@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from keras_selfattn.rows.text_spans import Span
+from keras_selfattn.rows.wav_files import wav_bytes
 
 from ..errors import (
     FailedPreconditionError,
@@ -18,6 +19,7 @@ from ..errors import (
     NotFoundError,
 )
 from ..wire.signature_names import (
+    AUDIO,
     CANDIDATE_SCORES,
     CANDIDATES,
     CLASSES,
@@ -570,10 +572,12 @@ def _text(value: object) -> str:
 def _made_up_row(known: ModelMetadata) -> bytes:
     """A serialized Example with a value for every input: the labels are the same for any row."""
     inputs = known.signatures[DEFAULT_SIGNATURE].inputs
-    return serialized_example({name: _made_up(spec) for name, spec in inputs.items()})
+    return serialized_example({name: _made_up(name, spec) for name, spec in inputs.items()})
 
 
-def _made_up(spec: TensorSpec) -> np.ndarray:
+def _made_up(name: str, spec: TensorSpec) -> np.ndarray:
+    if name == AUDIO and spec.dtype == "string" and spec.shape == (None,):
+        return np.array([wav_bytes(np.zeros(0, np.int16), 8000)], dtype=object)  # a model reads WAV alone
     shape = [1 if size is None else size for size in (spec.shape or (1,))[1:]]
     if spec.dtype == "string":
         return np.full(shape, b"", dtype=object)

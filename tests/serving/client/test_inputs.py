@@ -296,6 +296,7 @@ def test_recordings_are_sent_as_wav_files(stock_server, connect, tmp_path):
             assert found[:2] == [with_notes, recording.wav()]
             assert found[2] == found[4] == Recording(floats, 44_100).wav()
             assert found[3] == with_notes
+        assert [row["y"] for row in client.predict_iter(asked)] == found
 
 
 @pytest.mark.parametrize(
@@ -305,6 +306,7 @@ def test_recordings_are_sent_as_wav_files(stock_server, connect, tmp_path):
         ((np.zeros(4), 0), "input 'audio', row 1: .*sample rate must be an integer"),
         ((np.zeros(4),), "input 'audio', row 1: .*Recording 0"),
         (([["a"]], 8000), "input 'audio', row 1"),
+        (__file__, "input 'audio', row 1: a text would be sent.*test_inputs.py.*`pathlib.Path`"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_row(stock_server, connect, row, message):

@@ -1,6 +1,8 @@
 """Calls by task: labels with all scores, labels of positions, weights, tf.Examples."""
 
+import io
 import re
+import wave
 
 import grpc
 import numpy as np
@@ -10,6 +12,7 @@ import tensorflow as tf
 from stock_serving import StockServing, StockSignature
 
 from keras_selfattn.drawing.notebook import shown_alignment, shown_tokens
+from keras_selfattn.rows.recordings import Recording
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import (
     Classification,
@@ -76,6 +79,34 @@ def test_classify_gives_the_label_and_every_labels_score(stock_server, connect):
         "classify",
         "serving_default",
     ]
+
+
+def test_classify_of_recordings_gives_every_labels_score(stock_server, connect):
+    """The labels are asked for with a row that a model of sound can read: an empty text is no WAV file."""
+
+    def answer(arrays):
+        count = len(arrays["audio"])
+        scores = np.tile(np.float32([0.75, 0.25]), (count, 1))
+        return {"probabilities": scores, "label": strings(["hum"] * count), "score": scores[:, 0]}
+
+    def classify(arrays):
+        for each in arrays["inputs"]:
+            (file,) = tf.train.Example.FromString(each).features.feature["audio"].bytes_list.value
+            with wave.open(io.BytesIO(file)) as sound:
+                assert sound.getnchannels() == 1
+        names = np.tile(strings(["hum", "hiss"]), (len(arrays["inputs"]), 1))
+        return {"classes": names, "scores": np.zeros(names.shape, np.float32)}
+
+    outputs, scores = sentiment()["serving_default"].outputs, sentiment()["classify"].outputs
+    examples = {"inputs": (tf.string, (None,))}
+    serving = StockServing(
+        {
+            "serving_default": StockSignature({"audio": (tf.string, (None,))}, answer, outputs),
+            "classify": StockSignature(examples, classify, scores, method_name="tensorflow/serving/classify"),
+        }
+    )
+    found = connect(stock_server(serving)).classify([(np.zeros(4), 8000), Recording(np.ones(3), 8000)])
+    assert found == [Classification("hum", 0.75, {"hum": 0.75, "hiss": 0.25})] * 2
 
 
 def test_classify_asks_for_the_labels_of_a_new_version(stock_server, connect):
