@@ -45,6 +45,7 @@ class GraphRows:
         edge_kinds: the names of the kinds 1, 2, …; none for one kind without a name.
         directed: True if edges lead one way only.
         source: the name of their source.
+        counted: True if nothing is told of a node: the only feature is 1.
 
     Example: two nodes with an edge, beside one node.
 
@@ -61,6 +62,7 @@ class GraphRows:
     edge_kinds: list[str] = field(default_factory=list)
     directed: bool = False
     source: str = "graphs"
+    counted: bool = False
 
     def __len__(self) -> int:
         return len(self.graphs)
@@ -128,8 +130,9 @@ def read_graphs(path: str | Path, directed: bool = False, *, like: GraphRows | N
 
     Raises:
         DataError: if `path` does not exist or is of another kind; for a graph without nodes, an edge to a
-            node that is not there, two edges of different kinds between the same nodes, kinds or features
-            that `like` does not have, and whatever is of another form than is said above, with the line.
+            node that is not there, two edges of different kinds between the same nodes, kinds, features or a
+            form of nodes that `like` does not have, and whatever is of another form than is said above, with
+            the line.
         ConfigError: if `directed` contradicts `like`.
 
     Example:
@@ -161,7 +164,8 @@ def read_graphs(path: str | Path, directed: bool = False, *, like: GraphRows | N
         table = _with_kinds_of(like, table, str(place))
     kept = _kept_edges(table, str(place), directed)
     graphs = _graphs_of(table, kept, directed)
-    return GraphRows(graphs, table.labels, table.node_kinds, table.edge_kinds, directed, str(place))
+    kinds = table.node_kinds, table.edge_kinds
+    return GraphRows(graphs, table.labels, *kinds, directed, str(place), table.counted)
 
 
 def graph_distances(graph: Graph, *, edge_kinds: int = 1, directed: bool = False) -> np.ndarray:
@@ -210,6 +214,12 @@ def graph_distances(graph: Graph, *, edge_kinds: int = 1, directed: bool = False
 
 def _with_kinds_of(like: GraphRows, table: GraphTable, source: str) -> GraphTable:
     """Return a table whose columns of kinds of nodes, and kinds of edges, are those of `like`."""
+    forms = _node_form(table), _node_form(like)
+    if like.graphs and forms[0] != forms[1]:  # their columns may be as many, and mean something else
+        raise DataError(
+            f"{source} says of its nodes {forms[0]}, and {like.source} {forms[1]}. Write the nodes of both "
+            "in one form."
+        )
     for what, known, found in (
         ("nodes", like.node_kinds, table.node_kinds),
         ("edges", like.edge_kinds, table.edge_kinds),
@@ -234,6 +244,11 @@ def _with_kinds_of(like: GraphRows, table: GraphTable, source: str) -> GraphTabl
         numbers = np.array([like.edge_kinds.index(name) + 1 for name in table.edge_kinds], np.int32)
         kinds = numbers[table.kinds - 1]
     return table._replace(nodes=nodes, kinds=kinds, node_kinds=like.node_kinds, edge_kinds=like.edge_kinds)
+
+
+def _node_form(graphs: GraphRows | GraphTable) -> str:
+    """Return in words what is known of nodes; attributes may follow kinds."""
+    return "their kinds" if graphs.node_kinds else "how many there are" if graphs.counted else "their numbers"
 
 
 def _kept_edges(table: GraphTable, source: str, directed: bool) -> np.ndarray:

@@ -641,7 +641,10 @@ def test_other_graphs_have_the_kinds_of_those_of_the_training(tmp_path):
         ),
         ({"nodes": ["C", "N"], "edges": [[0, 1, "triple"]]}, "has edges of kinds that .*: triple"),
         ({"nodes": ["C", "N"], "edges": [[0, 1]]}, "has edges without kinds, and .* has kinds"),
-        ({"nodes": [1.0, 2.0], "edges": [[0, 1, "single"]]}, "has nodes without kinds, and .* has kinds"),
+        (
+            {"nodes": [1.0, 2.0], "edges": [[0, 1, "single"]]},
+            "others.jsonl says of its nodes their numbers, and .*graphs.jsonl their kinds",
+        ),
     ],
 )
 def test_other_graphs_with_kinds_of_their_own_are_refused(graph, message, tmp_path):
@@ -649,6 +652,42 @@ def test_other_graphs_with_kinds_of_their_own_are_refused(graph, message, tmp_pa
     file = written(tmp_path, graph, name="others.jsonl")
     with pytest.raises(DataError, match=message):
         read_graphs(file, like=training)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        # All of one width: two columns, or one.
+        (["C", "N"], [[0.5, 1], [0, 2]], "its nodes their numbers, and .* their kinds"),
+        ([[0.5, 1], [0, 2]], ["C", "N"], "its nodes their kinds, and .* their numbers"),
+        (2, [0.5, 3], "its nodes their numbers, and .* how many there are"),
+        ([[0.5], [3]], 2, "its nodes how many there are, and .* their numbers"),
+        (2, ["C", "C"], "its nodes their kinds, and .* how many there are"),
+        (["C", "C"], 2, "its nodes how many there are, and .* their kinds"),
+    ],
+)
+def test_other_graphs_whose_nodes_have_another_meaning_are_refused(first, second, message, tmp_path):
+    training = read_graphs(written(tmp_path, {"nodes": first, "edges": [[0, 1]]}))
+    file = written(tmp_path, {"nodes": second, "edges": [[0, 1]]}, name="others.jsonl")
+    with pytest.raises(DataError, match=f"others.jsonl says of {message}. Write the nodes of both in one"):
+        read_graphs(file, like=training)
+    again = written(tmp_path, {"nodes": first, "edges": [[0, 1]]}, name="others.jsonl")
+    assert read_graphs(again, like=training).counted is (first == 2) is training.counted
+
+
+def test_a_folder_and_a_file_that_count_nodes_are_alike(tmp_path):
+    folder = read_graphs(tu(tmp_path))
+    assert folder.counted
+    file = written(tmp_path, {"nodes": 2, "edges": [[0, 1]]})
+    assert read_graphs(file, like=folder).graphs[0].nodes.tolist() == [[1], [1]]
+    with pytest.raises(DataError, match="graphs.jsonl says of its nodes how many there are, and .*tu their"):
+        read_graphs(file, like=read_graphs(tu(tmp_path, node_attributes="1\n1\n1\n1\n1\n")))
+
+
+def test_a_number_and_a_list_of_one_are_the_same_feature(tmp_path):
+    training = read_graphs(written(tmp_path, {"nodes": [0.5, 2], "edges": [[0, 1]]}))
+    file = written(tmp_path, {"nodes": [[3], [4]], "edges": [[0, 1]]}, name="others.jsonl")
+    assert read_graphs(file, like=training).graphs[0].nodes.tolist() == [[3], [4]]
 
 
 def test_other_graphs_have_as_many_features_and_the_same_directions(tmp_path):

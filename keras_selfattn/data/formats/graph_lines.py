@@ -76,7 +76,10 @@ class GraphLines:
         graph_of = np.repeat(np.arange(len(self._sizes)), self._sizes)
         edges = np.array(self._edges, np.int64).reshape(-1, 2)
         labels = self._labels or None
-        return GraphTable(nodes, graph_of, edges, kinds, self._edge_place, labels, node_kinds, edge_kinds)
+        place = self._edge_place
+        return GraphTable(
+            nodes, graph_of, edges, kinds, place, labels, node_kinds, edge_kinds, form == _COUNT
+        )
 
     def _edge_place(self, edge: int) -> str:
         line, before = self._edge_lines[edge]

@@ -38,6 +38,7 @@ class GraphTable(NamedTuple):
         labels: the name of each graph's label, or None.
         node_kinds: the names of the first columns of `nodes`, which say the kind of a node.
         edge_kinds: the names of the kinds of edges; none for one without a name.
+        counted: True if nothing is told of a node: the only feature is 1.
     """
 
     nodes: np.ndarray
@@ -48,6 +49,7 @@ class GraphTable(NamedTuple):
     labels: list[str] | None
     node_kinds: list[str]
     edge_kinds: list[str]
+    counted: bool
 
 
 def one_hot(names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
@@ -97,7 +99,8 @@ def read_tu(folder: Path) -> GraphTable:
         one, other = edges[edge] + 1
         return f"{files['A']}: line {edge + 1}: edge ({one}, {other})"
 
-    return GraphTable(nodes, graph_of, edges, kinds, edge_place, labels, node_kinds, edge_kinds)
+    counted = not {"node_labels", "node_attributes"} & files.keys()
+    return GraphTable(nodes, graph_of, edges, kinds, edge_place, labels, node_kinds, edge_kinds, counted)
 
 
 def _files(folder: Path) -> dict[str, Path]:
