@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import time
 import urllib.request
 from pathlib import Path
@@ -35,9 +36,9 @@ class Reader:
                 exec(compile(code, guide, "exec"), self.names)
             else:
                 for line in code.splitlines():
-                    self.command(shlex.split(line, comments=True))
+                    self.command(line, shlex.split(line, comments=True))
 
-    def command(self, words):
+    def command(self, line, words):
         if words[:2] == ["keras-selfattn", "serve"]:
             flags = (word.removeprefix("--").partition("=") for word in words[2:])
             self.serve({name: value or True for name, _, value in flags})
@@ -47,8 +48,11 @@ class Reader:
             Path("copy").rename(Path(words[3], "2"))
         elif words[:1] == ["keras-selfattn"]:
             main(words[1:], standalone_mode=False)
+        elif words[:1] == ["printf"]:
+            subprocess.run(line, shell=True, check=True)
         elif words[:2] == ["curl", "-d"]:
-            with urllib.request.urlopen(words[3], words[2].encode(), timeout=30) as answer:
+            body = Path(words[2][1:]).read_bytes() if words[2].startswith("@") else words[2].encode()
+            with urllib.request.urlopen(words[3], body, timeout=30) as answer:
                 self.answers.append(json.load(answer))
 
     def serve(self, flags):
@@ -109,6 +113,23 @@ def test_two_columns_come_to_a_server_that_writes_the_second(reader, tmp_path, u
     lines = (tmp_path / "answers.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "written,iso,text,score,ended"
     assert len(lines) == 201
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_recordings_come_to_a_server_that_knows_their_sounds(reader, tmp_path, eager_steps, unchecked):
+    # Too few speakers and kernels for a good model: how well one answers is for other tests to say.
+    fewer = ('range(20), "test.csv": range(20, 26)', 'range(4), "test.csv": range(20, 22)')
+    reader.follow(
+        "recordings-to-a-served-classifier.md", [fewer, ("--epochs 12", "--epochs 1 --kernels 100")]
+    )
+    whole, first = reader.names["whole"], reader.names["first"]
+    row = reader.answers[0]["predictions"][0]
+    assert (row["label"], row["score"]) == (whole.label, pytest.approx(whole.score, abs=1e-4))
+    assert sorted(first.scores) == ["level", "pause", "slide", "trill"]
+    lines = (tmp_path / "answers.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "path,start,end,label,speaker,predicted_label,score"
+    assert len(lines) == 33
 
 
 @pytest.mark.slow
