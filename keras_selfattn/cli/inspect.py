@@ -53,6 +53,8 @@ def _print_card(card: Mapping[str, Any]) -> None:
         parts.append(f"{len(labels):,} labels ({shown})")
     if vocabulary:
         parts.append(f"vocabulary of {vocabulary:,}")
+    if card.get("sample_rate"):
+        parts.append(f"recordings at {card['sample_rate']:,} Hz")
     if card.get("precision"):
         parts.append(f"precision {card['precision']}")
     console.print("; ".join(parts), highlight=False)

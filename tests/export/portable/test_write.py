@@ -75,7 +75,9 @@ def test_a_version_is_the_file_the_card_and_what_makes_the_ids(model, tmp_path, 
     assert signature["example"]["request"] == {"ids": [[2, 3]]}
 
 
-def test_the_card_of_a_model_of_sound_tells_the_rate_its_frames_are_made_at(tmp_path, converted, schema):
+def test_the_card_of_a_model_of_sound_tells_the_rate_its_frames_are_made_at(
+    tmp_path, converted, schema, capsys
+):
     sound = models.AudioClassifier(
         {**SOUND, "kernels": 0}, sample_rate=8000, longest=100, labels=["hum", "hiss"]
     )
@@ -84,6 +86,8 @@ def test_the_card_of_a_model_of_sound_tells_the_rate_its_frames_are_made_at(tmp_
     assert card["sample_rate"] == 8000
     frames = {"dtype": "float32", "shape": [None, None, 40]}
     assert card["signatures"]["serving_default"]["inputs"] == {"frames_of_bands": frames}
+    main(["inspect", str(tmp_path)], standalone_mode=False)
+    assert "sound-classification; 2 labels (hum, hiss); recordings at 8,000 Hz" in capsys.readouterr().out
 
 
 def test_inspect_and_versions_read_it(small, tmp_path, converted, capsys):
