@@ -35,7 +35,9 @@ def litert_file(signature: Signature) -> tuple[bytes, list[str]]:
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
             content = converter.convert()
         except Exception as error:  # the converter raises many kinds
-            lacking = sorted(set(re.findall(r"^\s*tf\.(\w+)\(", str(error), re.MULTILINE)))
+            # A list of operations, or the first one of a loop.
+            found = re.findall(r"^\s*tf\.(\w+)\(|'tf\.(\w+)' op", str(error), re.MULTILINE)
+            lacking = sorted({name for names in found for name in names if name})
             reason = f"LiteRT has no counterpart of {', '.join(lacking)}" if lacking else first_line(error)
             raise ExportError(f"The model cannot be converted for LiteRT: {reason}.") from error
     return content, _operations(content)

@@ -10,6 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from keras_selfattn import data, layers, models
+from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_portable, read_card
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -197,6 +198,20 @@ def graph_model():
     for weight in model.weights:
         weight.assign(np.asarray(weight) + 0.3 * random.normal(size=weight.shape))
     return model
+
+
+class Stepwise(keras.layers.Layer):
+    """A loop over the frames of a batch, of sizes that are not known."""
+
+    def call(self, inputs):
+        return keras.ops.map(lambda frame: keras.ops.matmul(frame, keras.ops.transpose(frame)), inputs)
+
+
+def test_the_operations_that_a_runtime_lacks_are_named(tmp_path):
+    values = keras.Input((None, 3), name="values")
+    with pytest.raises(ExportError, match="LiteRT has no counterpart of TensorListReserve"):
+        export_portable(keras.Model(values, Stepwise()(values)), tmp_path / "base", "litert")
+    assert not (tmp_path / "base").exists()
 
 
 def test_an_onnx_file_names_its_axes_and_its_labels(tmp_path):
