@@ -20,11 +20,11 @@ from keras_selfattn.serving.wire.signature_names import DEFAULT_SIGNATURE, LABEL
 from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract
-from .saved_weights import NarrowWeights, Weights
+from .saved_weights import Int8Weights, NarrowWeights, Weights, check_int8_products
 from .signatures.model_signatures import specs_of
 from .signatures.trial_requests import as_one_array
 
-PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
+PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights", "int8")
 
 _HALF = {"float16", "bfloat16"}
 _ROUNDS = 5  # measured; the result is their median
@@ -107,7 +107,11 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
     if precision == "bfloat16":
         recast = _recast(model, precision)
         return recast, Weights(recast)
+    if precision == "int8":
+        check_int8_products()
     wide = _recast(model, "float32") if computes_in_half(model) else model
+    if precision == "int8":
+        return wide, Int8Weights(wide)
     if precision == "float32":
         return wide, Weights(wide)
     return wide, NarrowWeights(wide, precision.removesuffix("-weights"))

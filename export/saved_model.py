@@ -62,7 +62,8 @@ def export_saved_model(
             existing signature of the same name.
         samples: a few real rows by input, for check, warmup and the card's example. By default invented.
         precision: "float32", "bfloat16" (stored and computed), "float16-weights" or "int8-weights" (stored;
-            computed in float32). By default the model's own.
+            computed in float32), or "int8" (the kernels of attention and feed-forward layers, stored and
+            multiplied; for x86 processors, by oneDNN). By default the model's own.
         evaluation: rows and their labels, to compare model and export on before anything is written.
         max_accuracy_drop: refuse if the accuracy on `evaluation` falls by more than this share.
         report: called with the comparison.
@@ -112,7 +113,8 @@ def export_saved_model(
             report(comparison)
         _check_accuracy(comparison, max_accuracy_drop)
     stage("asking the model")
-    ask = functools.partial(live_answers, contract)
+    in_int8 = precision == "int8"
+    ask = functools.partial(live_answers, contract, in_graphs=in_int8)
     cases = ask()
     describe = functools.partial(
         model_card, contract, cases, precision=precision, comparison=comparison, training=training
@@ -124,15 +126,16 @@ def export_saved_model(
         stage("checking in a fresh process")
         allowed = IN_HALF if rounds_coarsely(written) else IN_FULL
         measured = tried(lambda cases: try_saved_model(draft, cases, allowed), cases, ask)
-        write_card(draft, describe(requires=_requires(operations), measured=measured))
+        write_card(draft, describe(requires=_requires(operations, in_int8), measured=measured))
         target = publish_version(draft, base_path, version, stage)
     if keep is not None:
         keep_newest(base_path, keep, always=int(PurePath(target).name))
     return target
 
 
-def _requires(operations: Sequence[str]) -> dict[str, Any]:
-    return {"tensorflow_serving": f">={written_graph.OLDEST}", "operations": list(operations)}
+def _requires(operations: Sequence[str], in_int8: bool) -> dict[str, Any]:
+    needed = {"tensorflow_serving": f">={written_graph.OLDEST}"}
+    return {**needed, **({"onednn": True} if in_int8 else {}), "operations": list(operations)}
 
 
 def _save(contract: Contract, folder: Path) -> list[str]:

@@ -9,6 +9,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.context import anonymous_name
 
+from keras_selfattn.errors import ExportError
+from keras_selfattn.layers.tensorflow.int8_products import ConstantKernels, runs_int8_products
+from keras_selfattn.layers.weights.quantized import multiplied_kernels
 from keras_selfattn.models.pretrained.embedding import PretrainedEmbedding
 from keras_selfattn.models.saving.weight_parts import array_of
 
@@ -43,6 +46,48 @@ class Weights:
     def size(self) -> int:
         """Bytes of the saved weights."""
         return sum(_bytes(item) for item in self.tracked if isinstance(item, tf.Variable))
+
+
+class Int8Weights(Weights):
+    """Weights whose kernels the graph holds as int8 constants, and multiplies in int8; others are unchanged.
+
+    Args:
+        model: the owner of the weights; it computes in float32.
+
+    Raises:
+        ExportError: if it has no such kernel.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        super().__init__(model)
+        kernels = multiplied_kernels(model)
+        if not kernels:
+            raise ExportError(
+                '`precision="int8"` is for the kernels of attention and feed-forward layers of this library, '
+                f"and {model.name} has none. Choose another precision, such as int8-weights."
+            )
+        self._constants = ConstantKernels(kernels)
+        held = {id(kernel.value) for kernel in kernels}
+        self.tracked = [item for item in self.tracked if id(item) not in held]
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        with self._constants.used():
+            yield
+
+    @property
+    def size(self) -> int:
+        return super().size + self._constants.size
+
+
+def check_int8_products() -> None:
+    """Raise ExportError if this process cannot run, and so cannot check, products of int8 kernels."""
+    if not runs_int8_products():
+        raise ExportError(
+            '`precision="int8"` needs the kernels of oneDNN, which TensorFlow does not run in this process. '
+            "Set TF_ENABLE_ONEDNN_OPTS=1 in the environment before TensorFlow is imported, on an x86 "
+            "processor, or choose another precision, such as int8-weights."
+        )
 
 
 class NarrowWeights(Weights):

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,17 +59,23 @@ class Case:
 Ask = Callable[[], list[Case]]
 
 
-def live_answers(contract: Contract) -> list[Case]:
+def live_answers(contract: Contract, *, in_graphs: bool = False) -> list[Case]:
     """Return the live model's answers to the requests of each signature, without any graph.
+
+    Args:
+        contract: the signatures.
+        in_graphs: True runs the graphs of this process instead. Where numbers are rounded to int8, the last
+            bit of a float decides how, and the operations that a graph fuses differ in it from single ones.
 
     Raises:
         ExportError: if the model fails on a request, or returns invalid probabilities.
     """
     cases = []
-    with _eagerly():
+    with nullcontext() if in_graphs else _eagerly():
         for name, signature in contract.signatures.items():
             for place, request in enumerate(signature.requests):
-                outputs = _answer(name, signature, request, needed=place == 0)
+                function = signature.function if in_graphs else signature.function.python_function
+                outputs = _answer(name, signature, request, function, needed=place == 0)
                 if outputs is not None:
                     cases.append(Case(name, request, outputs, _margins(signature, request)))
     for case in cases:
@@ -168,11 +174,11 @@ def _protos(arrays: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _answer(
-    name: str, signature: Signature, request: Request, *, needed: bool
+    name: str, signature: Signature, request: Request, function: Callable[..., Any], *, needed: bool
 ) -> dict[str, np.ndarray] | None:
     try:
         with model_errors(name, request):
-            answer = signature.function.python_function(*signature.arguments(request))
+            answer = function(*signature.arguments(request))
     except ExportError:
         if needed or any(len(array) for array in request.values()):
             raise

@@ -36,8 +36,8 @@ _PANELS = {
         ),
         Option(
             "--precision",
-            type=click.Choice(["float32", "bfloat16", "float16-weights", "int8-weights"]),
-            help="Type of the stored weights. With bfloat16 the model computes in it as well.",
+            type=click.Choice(["float32", "bfloat16", "float16-weights", "int8-weights", "int8"]),
+            help="Type of the stored weights. With bfloat16 and int8 the model computes in it as well.",
             without="as trained",
         ),
         click_option(REVISION),

@@ -98,7 +98,9 @@ class AttentionBase(keras.layers.Layer):
         self.supports_masking = True
         self.lora: dict[str, Any] | None = None
         self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
-        self._hook = QuantizationHook(self.quantize, dtype=self.dtype_policy, name=self.name)
+        self._hook = QuantizationHook(
+            self.quantize, self._multiplied_kernels, dtype=self.dtype_policy, name=self.name
+        )
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -269,6 +271,10 @@ class AttentionBase(keras.layers.Layer):
 
     def _kernel_places(self) -> list[tuple[Any, str]]:
         return [*((each, "kernel") for each in self._projections), (self, "_output_kernel")]
+
+    def _multiplied_kernels(self) -> list[Any]:
+        """Return the kernels that `affine` multiplies by."""
+        return [*(each.kernel for each in self._projections), self._output_kernel]
 
     def _int8_call(self, *args: Any, **options: Any) -> Any:
         """Compute as ever: the kernels know that they are quantized."""

@@ -16,6 +16,7 @@ from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import fuses_biases, norm_and_bias
+from keras_selfattn.layers.tensorflow.int8_products import constant_product, multiplies_in_int8
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weights.low_rank import Kernel, LowRankUpdates, he_uniform
 from keras_selfattn.layers.weights.policy_maps import settle_policy
@@ -94,7 +95,7 @@ class HeadProjection:
             return tokens.split_parts(product, self._num_heads)
         # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown. Tokens are
         # rounded once for a quantized kernel, so it stays whole.
-        whole = isinstance(self.kernel, QuantizedKernel)
+        whole = isinstance(self.kernel, QuantizedKernel) or multiplies_in_int8(self.kernel)
         if whole or (x.shape[0] is not None and x.shape[0] <= x.shape[1]):
             product = affine(x, self.kernel, self._bias, packed=True)
             if self._updates.started:
@@ -139,7 +140,9 @@ class Dense(keras.layers.Dense):
     def __init__(self, units: int, activation: Any = None, **kwargs: Any) -> None:
         super().__init__(units, activation, **kwargs)
         self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
-        self._hook = QuantizationHook(self.quantize, dtype=self.dtype_policy, name=self.name)
+        self._hook = QuantizationHook(
+            self.quantize, lambda: [self._kernel], dtype=self.dtype_policy, name=self.name
+        )
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
@@ -147,7 +150,7 @@ class Dense(keras.layers.Dense):
         self._hook.build(input_shape)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        return self._outputs(ops.matmul(inputs, self.kernel), inputs)
+        return self._outputs(_product(inputs, self.kernel), inputs)
 
     def _int8_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         # Keras 3.12 has no configs.
@@ -190,8 +193,13 @@ def affine(
     """
     if packed and bias is not None and not isinstance(kernel, QuantizedKernel) and fuses_biases(x.dtype):
         return norm_and_bias.affine(x, kernel, bias)
-    product = kernel.product(x) if isinstance(kernel, QuantizedKernel) else ops.matmul(x, kernel)
-    return biased(product, bias)  # [N, width]
+    return biased(_product(x, kernel), bias)  # [N, width]
+
+
+def _product(x: Tensor, kernel: Tensor | QuantizedKernel) -> Tensor:
+    if isinstance(kernel, QuantizedKernel):
+        return kernel.product(x)
+    return constant_product(x, kernel) if multiplies_in_int8(kernel) else ops.matmul(x, kernel)
 
 
 def biased(product: Tensor, bias: Tensor | None) -> Tensor:

@@ -88,18 +88,29 @@ class QuantizationHook(keras.layers.Layer):
 
     Args:
         quantize_owner: `quantize` of the layer.
+        kernels: returns the layer's kernels, once it is built.
         name: by which `filters` of `keras.Model.quantize` choose.
     """
 
-    def __init__(self, quantize_owner: Callable[..., None], **kwargs: Any) -> None:
+    def __init__(
+        self, quantize_owner: Callable[..., None], kernels: Callable[[], list[Any]], **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self._quantize_owner = quantize_owner
+        self.kernels = kernels
 
     def build(self, input_shape: tuple) -> None:
         """Make no weights; from its build on, a layer has a path."""
 
     def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
         self._quantize_owner(mode, config=config)
+
+
+def multiplied_kernels(model: Any) -> list[Any]:
+    """Return the kernels of the attention and feed-forward layers of a model, and of other projections."""
+    hooks = [each for each in model._flatten_layers() if isinstance(each, QuantizationHook) and each.built]
+    found = {id(kernel): kernel for hook in hooks for kernel in hook.kernels()}
+    return list(found.values())
 
 
 def check_mode(layer: keras.layers.Layer, mode: str | None) -> None:

@@ -11,6 +11,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.layers.feed_forward import gelu_tanh
+from keras_selfattn.layers.tensorflow.int8_products import constant_kernels
+from keras_selfattn.layers.tensorflow.norm_and_bias import layer_norm
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.layers.weights.settings import unless_to_come
 from keras_selfattn.models.saving.weight_parts import WholeWeight, assign
@@ -126,8 +128,17 @@ class PretrainedEmbedding(keras.layers.Layer):
         if self._types is not None:
             x = x + (self._types[0] if types is None else ops.take(self._types, types, axis=0))
         x = ops.cast(x, self.compute_dtype)
-        x = self._dropout(x if self._norm is None else self._norm(x), training=training)
+        x = self._dropout(self._normalised(x), training=training)
         return x if self._projection is None else self._projection(x)  # [B, T, D]
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        """Return `[B, T, E]` normalised."""
+        if self._norm is None or constant_kernels() is None:
+            return x if self._norm is None else self._norm(x)
+        # In int8 the last bit decides how a token is rounded, and that of Keras' layer depends on the batch.
+        rows = tf.reshape(x, [-1, x.shape[-1]])
+        rows = layer_norm(rows, self._norm.gamma, self._norm.beta, self.norm_epsilon)
+        return tf.reshape(rows, tf.shape(x))
 
     def compute_mask(self, inputs: Tensor, previous: Any = None) -> Tensor:
         return ops.not_equal(inputs, 0)

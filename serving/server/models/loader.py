@@ -3,16 +3,18 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from keras_selfattn.files.version_files import CARD, read_card
 
+from ...errors import FailedPreconditionError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.batching_parameters import own_batching_parameters
 from ..runtime.row_padding import row_padding
 from ..runtime.search_cost import SearchCost
 from ..tflite.tflite_servable import TfliteServable, has_tflite
-from .saved_model_servable import SavedModelServable, session_config
+from .saved_model_servable import SavedModelServable, runs_onednn, session_config
 from .servable import Servable
 
 
@@ -48,9 +50,10 @@ class Loader:
         with self._slots:
             # Read the parameters first: if they are wrong, nothing has to be freed.
             batching = own_batching_parameters(path) if self._has_own_batching else None
+            card = read_card(path)
+            _check_kernels(card)
             servable = self._servable(model, version, path)
             servable.batching = batching
-            card = read_card(path)
             servable.card = card if self._config.page else None
             servable.search = SearchCost.of_card(card)
             if (path / CARD).is_file():
@@ -66,6 +69,20 @@ class Loader:
         if has_card:
             servable.row_tensors = frozenset(_row_tensors(servable.signatures.values()))
         return servable
+
+
+def _check_kernels(card: dict[str, Any] | None) -> None:
+    """Raise FailedPreconditionError for an export whose operations this process' TensorFlow cannot run.
+
+    They load nevertheless, and would fail in each request.
+    """
+    needed = card.get("requires") if card else None
+    if isinstance(needed, dict) and needed.get("onednn") is True and not runs_onednn():
+        raise FailedPreconditionError(
+            "The version multiplies int8 numbers by kernels of oneDNN, which TensorFlow does not run in this "
+            "process. Set TF_ENABLE_ONEDNN_OPTS=1 in the environment of the server, on an x86 processor, or "
+            "export the model with another --precision."
+        )
 
 
 def _row_tensors(signatures: Iterable[pb.SignatureDef]) -> Iterator[str]:

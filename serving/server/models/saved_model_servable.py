@@ -38,6 +38,11 @@ from .free_outputs import FreeOutputs
 from .quantized_tensors import record_of
 from .servable import without_path
 
+try:
+    from tensorflow.python.util import _pywrap_util_port as _port
+except ImportError:  # TensorFlow has no public name for it
+    _port: Any = None
+
 # The stub's types forbid None for "no options" and "no metadata"; Session.run passes both.
 _session_run: Any = session_api.TF_SessionRun_wrapper
 
@@ -304,6 +309,11 @@ def _is_prompt(name: str) -> bool:
         return True
     definition = op_def_registry.get(name)
     return definition is not None and not definition.is_stateful and not _NOT_PROMPT.search(name)
+
+
+def runs_onednn() -> bool:
+    """Return True if this process' TensorFlow runs oneDNN's kernels, or does not say."""
+    return _port is None or _port.IsMklEnabled()
 
 
 def session_config(config: ServerConfig) -> Any:
