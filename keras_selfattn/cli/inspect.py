@@ -78,7 +78,8 @@ def _runtime(card: Mapping[str, Any]) -> str:
         return f"ONNX Runtime, or another with operation set {requires.get('onnx_opset')} of ONNX"
     if card.get("runtime") == "litert":
         return "LiteRT"
-    return f"TensorFlow Serving {requires.get('tensorflow_serving')}"
+    onednn = " with TF_ENABLE_ONEDNN_OPTS=1, on x86" if requires.get("onednn") else ""
+    return f"TensorFlow Serving {requires.get('tensorflow_serving')}{onednn}"
 
 
 def _print_files(found: "Inspection") -> None:

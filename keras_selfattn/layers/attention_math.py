@@ -20,6 +20,7 @@ from keras import ops
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.tensorflow import as_tensor
 from keras_selfattn.layers.tensorflow.custom_gradients import rematerialised
+from keras_selfattn.layers.tensorflow.int8_products import constant_kernels, steady_softmax
 
 Tensor = Any
 Learned = dict[str, Tensor]
@@ -291,7 +292,8 @@ def _ungroup(product: Tensor, heads: int, length: Tensor) -> Tensor:
 def _softmax(logits: Tensor) -> Tensor:
     if logits.shape[-1] == 1:
         return ops.ones_like(logits)  # Keras' own warns here, though a sequence of one token is no mistake
-    return ops.softmax(logits, axis=-1)
+    # In int8 the last bit of a float decides how a token is rounded.
+    return ops.softmax(logits, axis=-1) if constant_kernels() is None else steady_softmax(logits)
 
 
 def map_queries(

@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import jsonschema
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from click.testing import CliRunner
 from film_model import make_model
 from pretrained_folders import BERT, write_folder
 
 from keras_selfattn import layers, models
+from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_portable, export_saved_model, inspect_saved_model, read_card
 from keras_selfattn.layers.tensorflow.int8_products import runs_int8_products
@@ -68,6 +72,10 @@ def test_the_graph_holds_int8_kernels_alone_and_answers_like_the_model(tmp_path)
     card = read_card(path)
     assert card["precision"] == "int8"
     assert card["requires"]["onednn"] is True
+    schema = Path(__file__).parents[2] / "docs" / "model-card.schema.json"
+    jsonschema.validate(card, json.loads(schema.read_text("utf-8")))
+    shown = CliRunner().invoke(main, ["inspect", str(path)])
+    assert "TF_ENABLE_ONEDNN_OPTS=1" in shown.output
 
 
 @pytest.mark.process

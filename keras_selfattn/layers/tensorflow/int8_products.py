@@ -23,6 +23,7 @@ Tensor = Any
 # Levels on either side of 0.
 OF_TOKENS, OF_KERNELS = 127, 64
 _ZERO = 128  # the unsigned number of a token's 0
+_VECTORS = 32  # floats, in two of the longest vectors
 # A token whose largest number is below this is zero, nearly; its factor stays finite.
 _LEAST = 1e-30
 
@@ -61,16 +62,19 @@ class ConstantKernels:
     def product(self, x: Tensor, kernel: Any) -> Tensor:
         """Return float32 `[N, D]` times a kernel, `[N, W]`.
 
-        All signatures of a model call one function, so that a file has each constant once.
+        All signatures of a model call one function, so that a file has each constant once. It is not inlined:
+        each branch of a graph would hold the constant, as oneDNN orders it, too.
         """
         if id(kernel) not in self._products:
             with tf.init_scope():  # numbers, also while a graph is built
                 numbers, factors = rounded_kernel(np.asarray(kernel))
-            self._products[id(kernel)] = tf.function(
-                lambda x: int8_product(x, numbers, factors),
-                input_signature=[tf.TensorSpec([None, numbers.shape[0]], tf.float32)],
+            whole = tf.function(
+                lambda unsigned: whole_product(unsigned, numbers),
+                input_signature=[tf.TensorSpec([None, numbers.shape[0]], tf.uint8)],
                 autograph=False,
+                experimental_attributes={"_noinline": True},
             )
+            self._products[id(kernel)] = lambda x: int8_product(x, whole, factors)
         return self._products[id(kernel)](x)
 
 
@@ -101,8 +105,14 @@ def rounded_kernel(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(kernel / factors).astype(np.int8), factors
 
 
-def int8_product(x: Tensor, numbers: np.ndarray, factors: np.ndarray) -> Tensor:
-    """Return float32 `[N, D]`, its rows rounded to int8, times int8 `[D, W]` and a factor for each column."""
+def int8_product(x: Tensor, whole: Callable[[Tensor], Tensor], factors: np.ndarray) -> Tensor:
+    """Return float32 `[N, D]`, its rows rounded to int8, times int8 `[D, W]` and a factor for each column.
+
+    Args:
+        x: `[N, D]`.
+        whole: the `whole_product` with int8 `[D, W]`.
+        factors: float32 `[W]`.
+    """
     # Two reductions: the largest absolute number would take a matrix of absolute numbers first.
     top = tf.maximum(tf.reduce_max(x, -1, keepdims=True), -tf.reduce_min(x, -1, keepdims=True))
     top = tf.maximum(top, _LEAST)  # [N, 1]
@@ -110,9 +120,9 @@ def int8_product(x: Tensor, numbers: np.ndarray, factors: np.ndarray) -> Tensor:
     unsigned = tf.cast(x * (OF_TOKENS / top) + (_ZERO + 0.5), tf.uint8)
     # Graph optimisation changes the order of factors that are written in another way, and so the last bit, in
     # one branch of a graph and not in the other.
-    product = whole_product(unsigned, numbers) * (top * (1 / OF_TOKENS)) * factors
+    product = whole(unsigned) * (top * (1 / OF_TOKENS)) * factors
     # Without a shape that it can follow, it fuses no normalisation behind.
-    return tf.reshape(product, [-1, numbers.shape[1]])
+    return tf.reshape(product, [-1, len(factors)])
 
 
 def whole_product(unsigned: Tensor, numbers: np.ndarray) -> Tensor:
@@ -137,6 +147,19 @@ def whole_product(unsigned: Tensor, numbers: np.ndarray) -> Tensor:
         Toutput=tf.float32,
         input_quant_mode="SCALED",
     )
+
+
+def steady_softmax(logits: Tensor) -> Tensor:
+    """Return the softmax over the last axis of `[..., S]`, with the same bits however far S is padded.
+
+    oneDNN adds up what is left of a row beyond whole vectors before all others. Up to two vectors, the order
+    changes nothing.
+    """
+    length = tf.shape(logits)[-1]
+    missing = tf.where(length > _VECTORS, -length % _VECTORS, 0)
+    paddings = [[0, 0]] * (len(logits.shape) - 1) + [[0, missing]]
+    whole = tf.nn.softmax(tf.pad(logits, paddings, constant_values=logits.dtype.min))
+    return tf.reshape(whole[..., :length], tf.shape(logits))
 
 
 def runs_int8_products() -> bool:

@@ -143,9 +143,9 @@ def test_graphs_of_every_layer_hold_constants_and_are_close_to_it(name):
 @pytest.mark.parametrize("norm", ["layer", "layer_no_shift"])
 def test_a_sequence_gets_the_same_bits_alone_and_in_any_batch(norm):
     """The last bit of a float decides how a token is rounded, and then moves the answer by a step."""
-    lengths = np.random.default_rng(1).integers(1, 32, 40)
-    x = np.random.default_rng(0).normal(size=(40, 31, WIDTH)).astype("float32")
-    mask = np.arange(31) < lengths[:, None]
+    lengths = np.random.default_rng(1).integers(1, 100, 40)
+    x = np.random.default_rng(0).normal(size=(40, 99, WIDTH)).astype("float32")
+    mask = np.arange(99) < lengths[:, None]
     encoder = randomised(layers.Encoder(2, 3, norm=norm, norm_first=False), width=WIDTH)
     call = traced(encoder, ConstantKernels(multiplied_kernels(encoder)), WIDTH)
     together = call(x, mask).numpy()
