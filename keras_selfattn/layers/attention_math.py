@@ -293,7 +293,7 @@ def _softmax(logits: Tensor) -> Tensor:
     if logits.shape[-1] == 1:
         return ops.ones_like(logits)  # Keras' own warns here, though a sequence of one token is no mistake
     # In int8 the last bit of a float decides how a token is rounded.
-    return ops.softmax(logits, axis=-1) if constant_kernels() is None else steady_softmax(logits)
+    return ops.softmax(logits, axis=-1) if constant_kernels.get() is None else steady_softmax(logits)
 
 
 def map_queries(

@@ -133,7 +133,7 @@ def _gelu(x: Tensor) -> Tensor:
     if keras.backend.backend() == "jax" and dtype in ("bfloat16", "float16"):
         return ops.cast(_gelu_of_error(ops.cast(x, "float32")), dtype)
     # TensorFlow fuses its own with a product of floats; behind others it takes twice as long as this.
-    fused = constant_kernels() is None and not builds_portable_graph()
+    fused = constant_kernels.get() is None and not builds_portable_graph()
     if dtype != "float64" and fused:
         return keras.activations.gelu(x)
     return _gelu_of_error(x)

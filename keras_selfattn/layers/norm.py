@@ -44,7 +44,7 @@ class LayerNormalization(NoRemat, keras.layers.LayerNormalization):
 
     def call(self, inputs: Tensor, many: bool = False) -> Tensor:
         # In int8 the last bit of a token decides how it is rounded: one way of computing for all batches.
-        many = many or (constant_kernels() is not None and len(inputs.shape) == 2)
+        many = many or (constant_kernels.get() is not None and len(inputs.shape) == 2)
         fused = many and inputs.dtype in ("float32", "bfloat16") and fuses_norms()
         if fused and runs_kernels(inputs):
             found = layer_norm(inputs, self.gamma, self.beta, self.epsilon)

@@ -27,7 +27,9 @@ _VECTORS = 32  # floats, in two of the longest vectors
 # A token whose largest number is below this is zero, nearly; its factor stays finite.
 _LEAST = 1e-30
 
-_current: ContextVar["ConstantKernels | None"] = ContextVar("kernels held as constants", default=None)
+# Of the graph that is being built; None if it holds none. A plain call of a layer reads it, and passes no
+# function of this module.
+constant_kernels: ContextVar["ConstantKernels | None"] = ContextVar("constant kernels", default=None)
 
 
 class ConstantKernels:
@@ -49,18 +51,18 @@ class ConstantKernels:
     @contextmanager
     def used(self) -> Iterator[None]:
         """Let the layers multiply by the constants in the block."""
-        token = _current.set(self)
+        token = constant_kernels.set(self)
         try:
             yield
         finally:
-            _current.reset(token)
+            constant_kernels.reset(token)
 
     def holds(self, kernel: Any) -> bool:
         """Return True if a kernel is one of them."""
         return id(kernel) in self._kernels
 
     def product(self, x: Tensor, kernel: Any) -> Tensor:
-        """Return float32 `[N, D]` times a kernel, `[N, W]`.
+        """Return float32 `[..., D]` times a kernel, `[..., W]`.
 
         All signatures of a model call one function, so that a file has each constant once. It is not inlined:
         each branch of a graph would hold the constant, as oneDNN orders it, too.
@@ -75,27 +77,10 @@ class ConstantKernels:
                 experimental_attributes={"_noinline": True},
             )
             self._products[id(kernel)] = lambda x: int8_product(x, whole, factors)
-        return self._products[id(kernel)](x)
-
-
-def constant_kernels() -> ConstantKernels | None:
-    """Return the kernels that the graph that is being built holds as constants; None if there are none."""
-    return _current.get()
-
-
-def multiplies_in_int8(kernel: Any) -> bool:
-    """Return True if products with a kernel are of int8 numbers, in the graph that is being built."""
-    constants = _current.get()
-    return constants is not None and constants.holds(kernel)
-
-
-def constant_product(x: Tensor, kernel: Any) -> Tensor:
-    """Return `x` times a kernel that `multiplies_in_int8`: float32 `[..., D]` to `[..., W]`."""
-    constants: Any = _current.get()
-    if len(x.shape) == 2:
-        return constants.product(x, kernel)
-    found = constants.product(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
-    return tf.reshape(found, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0))
+        if len(x.shape) == 2:
+            return self._products[id(kernel)](x)
+        found = self._products[id(kernel)](tf.reshape(x, [-1, kernel.shape[0]]))
+        return tf.reshape(found, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0))
 
 
 def rounded_kernel(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow import fuses_biases, norm_and_bias
-from keras_selfattn.layers.tensorflow.int8_products import constant_product, multiplies_in_int8
+from keras_selfattn.layers.tensorflow.int8_products import constant_kernels
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weights.low_rank import Kernel, LowRankUpdates, he_uniform
 from keras_selfattn.layers.weights.policy_maps import settle_policy
@@ -95,7 +95,7 @@ class HeadProjection:
             return tokens.split_parts(product, self._num_heads)
         # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown. Tokens are
         # rounded once for a quantized kernel, so it stays whole.
-        whole = isinstance(self.kernel, QuantizedKernel) or multiplies_in_int8(self.kernel)
+        whole = isinstance(self.kernel, QuantizedKernel) or constant_kernels.get() is not None
         if whole or (x.shape[0] is not None and x.shape[0] <= x.shape[1]):
             product = affine(x, self.kernel, self._bias, packed=True)
             if self._updates.started:
@@ -199,7 +199,10 @@ def affine(
 def _product(x: Tensor, kernel: Tensor | QuantizedKernel) -> Tensor:
     if isinstance(kernel, QuantizedKernel):
         return kernel.product(x)
-    return constant_product(x, kernel) if multiplies_in_int8(kernel) else ops.matmul(x, kernel)
+    constants = constant_kernels.get()
+    if constants is not None and constants.holds(kernel):
+        return constants.product(x, kernel)
+    return ops.matmul(x, kernel)
 
 
 def biased(product: Tensor, bias: Tensor | None) -> Tensor:

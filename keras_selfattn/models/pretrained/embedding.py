@@ -133,7 +133,7 @@ class PretrainedEmbedding(keras.layers.Layer):
 
     def _normalised(self, x: Tensor) -> Tensor:
         """Return `[B, T, E]` normalised."""
-        if self._norm is None or constant_kernels() is None:
+        if self._norm is None or constant_kernels.get() is None:
             return x if self._norm is None else self._norm(x)
         # In int8 the last bit decides how a token is rounded, and that of Keras' layer depends on the batch.
         rows = tf.reshape(x, [-1, x.shape[-1]])
