@@ -78,7 +78,7 @@ def check_card(card, model, schema):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("precision", ["bfloat16", "int8-weights"])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8-weights", "int8"])
 def test_narrower_exports_pass_the_check(tmp_path, precision):
     path = export_saved_model(made(), tmp_path, precision=precision)
     assert read_card(path)["precision"] == precision
