@@ -14,6 +14,7 @@ from keras_selfattn.layers.tensorflow.int8_products import ConstantKernels, runs
 from keras_selfattn.layers.weights.quantized import multiplied_kernels
 from keras_selfattn.models.pretrained.embedding import PretrainedEmbedding
 from keras_selfattn.models.saving.weight_parts import array_of
+from keras_selfattn.user_warnings import warn_user
 
 from .signatures.preprocessing import layer_resources
 
@@ -22,6 +23,8 @@ Tensor = Any
 # Weights below this size, such as biases and scales of normalisation, are a tiny share of the file.
 _LEAST_NARROWED = 1024  # numbers
 _LEVELS = 127  # of int8, on either side of 0
+# Features of a product from which on int8 saves more than rounding costs.
+_WORTH_ROUNDING = 256
 
 
 class Weights:
@@ -65,6 +68,13 @@ class Int8Weights(Weights):
             raise ExportError(
                 '`precision="int8"` is for the kernels of attention and feed-forward layers of this library, '
                 f"and {model.name} has none. Choose another precision, such as int8-weights."
+            )
+        widest = max(min(kernel.shape) for kernel in kernels)
+        if widest < _WORTH_ROUNDING:
+            warn_user(
+                f'`precision="int8"` makes a model smaller, but not faster, whose kernels have fewer than '
+                f"{_WORTH_ROUNDING} features; those of {model.name} have {widest} at most. With int8-weights "
+                "it is as fast as in float32."
             )
         self._constants = ConstantKernels(kernels)
         held = {id(kernel.value) for kernel in kernels}

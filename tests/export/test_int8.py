@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import jsonschema
@@ -19,13 +20,17 @@ from keras_selfattn import layers, models
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_portable, export_saved_model, inspect_saved_model, read_card
+from keras_selfattn.export.precision import at_precision
 from keras_selfattn.layers.tensorflow.int8_products import runs_int8_products
 from keras_selfattn.layers.weights.quantized import multiplied_kernels
 from keras_selfattn.serving.errors import FailedPreconditionError
 from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import loader
 
-pytestmark = pytest.mark.skipif(not runs_int8_products(), reason="TensorFlow runs no kernels of oneDNN here")
+pytestmark = [
+    pytest.mark.skipif(not runs_int8_products(), reason="TensorFlow runs no kernels of oneDNN here"),
+    pytest.mark.filterwarnings(r"ignore:`precision=\"int8\"` makes a model smaller, but not faster"),
+]
 PRODUCT = "QuantizedMatMulWithBiasAndDequantize"
 TEXTS = ["good film", "bad film", "a", "", "never seen", "good " * 31]
 
@@ -54,6 +59,19 @@ def answers(path, **inputs):
 def kernels(layer):
     """The shapes of the matrices of the encoders' attention and feed-forward layers, without LoRA's."""
     return sorted(tuple(w.shape) for w in layer.weights if "kernel" in w.path and "encoder" in w.path)
+
+
+@pytest.mark.parametrize(("width", "warned"), [(128, True), (256, False)])
+def test_a_narrow_model_is_told_that_it_gets_no_faster(width, warned):
+    model = keras.Sequential([keras.Input((None, width)), layers.EncoderBlock(num_heads=2, seed=0)])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        at_precision(model, "int8")
+    texts = [str(each.message) for each in said]
+    assert len(texts) == warned
+    assert all(
+        f"fewer than 256 features; those of {model.name} have {width} at most" in each for each in texts
+    )
 
 
 @pytest.mark.process

@@ -270,7 +270,8 @@ class ConvSubsampling(keras.layers.Layer):
 
     def _positions(self, x: Tensor, real: Tensor) -> Tensor:
         """Return the positions `[B, P, D]` of frames `[B, T, M]`, which are 0 where they are not real."""
-        rows, length = ops.shape(real)
+        shape: Any = ops.shape(real)
+        rows, length = shape
         positions = (length + _STEP - 1) // _STEP
         # TensorFlow's convolution returns its input if there are no rows or frames. And positions are whole.
         spare = [[0, _at_least_one(rows) - rows], [0, _at_least_one(positions) * _STEP - length]]

@@ -159,7 +159,7 @@ def _against_others(
 
     If there are several, a row is in one of all columns.
     """
-    machine = LinearSVC(C=c, random_state=0)
+    machine: Any = LinearSVC(C=c, random_state=0)
     if len(group) == 1:
         machine.fit(values, columns[:, group[0]], sample_weight=weights)
     else:
