@@ -283,7 +283,8 @@ class ConvSubsampling(keras.layers.Layer):
             found = found * ops.expand_dims(real, (2, 3))
             x = ops.max_pool(found, (halves, 2), padding="same", data_format="channels_last")
             real = real[:, ::halves]
-        x = ops.reshape(x, (*ops.shape(real), self._features))
+        shape = ops.shape(real)
+        x = ops.reshape(x, (*shape, self._features))
         found = ops.cast(self._outputs(x), self.compute_dtype) * ops.expand_dims(real, 2)
         return found[:rows, :positions]
 
