@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from keras_selfattn import training
-from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, MODEL_SETTINGS
+from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, LEARNING_RATE, MODEL_SETTINGS
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.quickstart.languages import LanguageRows, language_rows, names_table
 from keras_selfattn.data.quickstart.multilingual_names import LANGUAGES
@@ -50,7 +50,9 @@ def ours(rows: LanguageRows, seed: int) -> Identifier:
             rows.train,
             f"{folder}/run",
             model=TextClassifier(TextConfig(**MODEL_SETTINGS)),
-            config=training.TrainConfig(epochs=EPOCHS, batch_size=BATCH_SIZE, seed=seed),
+            config=training.TrainConfig(
+                epochs=EPOCHS, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, seed=seed
+            ),
             validation=rows.validation,
             test=names_table(rows.held_out),
             verbose=0,

@@ -26,7 +26,7 @@ _TORCH = Contestant("sentence-transformers on torch", f"{_PEERS}:sentence_transf
 _OPENVINO = Contestant("OpenVINO", f"{_PEERS}:openvino")
 _ONNX_RUNTIME = Contestant("ONNX Runtime", f"{_PEERS}:onnx_runtime")
 _KERAS_HUB = Contestant("KerasHub", f"{_PEERS}:keras_hub")
-# Those that compute, or of int8 at least store the weights, in a type.
+# Those that compute in a type.
 CONTESTANTS = {
     "float32": (_OURS, _EXPORTED, _SERVED, _TORCH, _OPENVINO, _ONNX_RUNTIME, _KERAS_HUB),
     "bfloat16": (_OURS, _EXPORTED, _TORCH, _OPENVINO, _KERAS_HUB),
@@ -35,7 +35,7 @@ CONTESTANTS = {
 _NOTES = [
     "Every contestant takes strings: its own tokenizer is in the time.",
     "Ours, served, answers as many clients as texts, each with one text in a request, in one process.",
-    "In int8 ours stores weights and computes in float32; ONNX Runtime computes products in int8.",
+    "In int8 ours is `--precision int8`, and ONNX Runtime's is its dynamic quantisation.",
     "Differences are relative to elements of size 1.",
 ]
 _LAYERS = {

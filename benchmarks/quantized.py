@@ -18,7 +18,7 @@ from benchmarks.accuracy.ours import config_of
 from benchmarks.accuracy.peer import labelled
 from benchmarks.accuracy.sets import SETS, shortened
 from keras_selfattn import training
-from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, MODEL_SETTINGS
+from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, LEARNING_RATE, MODEL_SETTINGS
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.quickstart.languages import language_rows, names_table
 from keras_selfattn.export import export_saved_model
@@ -40,7 +40,9 @@ def languages(quick: bool, folder: str) -> Trained:
         rows.train,
         f"{folder}/languages",
         model=TextClassifier(TextConfig(**MODEL_SETTINGS)),
-        config=training.TrainConfig(epochs=1 if quick else EPOCHS, batch_size=BATCH_SIZE, seed=0),
+        config=training.TrainConfig(
+            epochs=EPOCHS, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, seed=0
+        ),
         validation=rows.validation,
         verbose=0,
     )

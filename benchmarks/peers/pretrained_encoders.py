@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_TOKENS = 256
 # Names of a weight's type: ours for an export, and OpenVINO's.
-_EXPORTED = {"float32": None, "bfloat16": "bfloat16", "int8": "int8-weights"}
+_EXPORTED = {"float32": None, "bfloat16": "bfloat16", "int8": "int8"}
 _OPENVINO = {"float32": "f32", "bfloat16": "bf16"}
 
 # Vectors `[count, D]` of the first texts of a batch.

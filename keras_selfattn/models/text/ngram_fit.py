@@ -5,7 +5,6 @@ In a module of its own, because scikit-learn takes half a second to import, and 
 Axes: B (texts), F (features), C (columns: classes, or 1 for two that exclude each other).
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -33,8 +32,6 @@ _SVM_CLASSES = 300
 # Machines scaled by log-count ratios of each class help only with few classes.
 _SCALED_CLASSES = 10
 _C, _SCALED_C = 1.0, 0.3  # of the machines; best on six data sets of texts
-# Machines that are fitted in one call, for which the solver reads the rows once.
-_TOGETHER = 13
 # The most values times machines for a fit in this process: some three seconds of work. A second process takes
 # one second to start.
 _ALONE = 20_000_000
@@ -135,37 +132,20 @@ def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, s
     kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
     bias = np.where(columns.all(axis=0), 1.0, -1.0)
     mixed = np.flatnonzero(columns.any(axis=0) & ~columns.all(axis=0))  # the others have nothing to learn
-    # As float64, to which each call would convert them.
-    shared = (values @ sp.diags(scales[:, 0])).astype(np.float64) if scales.shape[1] == 1 else None
-    together = shared is not None and len(mixed) > 2 and (columns.sum(axis=1) == 1).all()
-    parts = math.ceil(len(mixed) / (_TOGETHER if together else 1))
-    groups = np.array_split(mixed, parts) if parts else []
+    shared = values @ sp.diags(scales[:, 0]) if scales.shape[1] == 1 else None
     side_by_side = Parallel(n_jobs=-1 if values.nnz * len(mixed) > _ALONE else 1)
     machines: Any = side_by_side(
-        delayed(_against_others)(
-            values @ sp.diags(scales[:, group[0]]) if shared is None else shared, columns, group, weights, c
+        delayed(LinearSVC(C=c, random_state=0).fit)(
+            values @ sp.diags(scales[:, place]) if shared is None else shared,
+            columns[:, place],
+            sample_weight=weights,
         )
-        for group in groups
+        for place in mixed
     )
-    for group, machine in zip(groups, machines, strict=True):
-        kernel[:, group], bias[group] = machine
+    for place, machine in zip(mixed, machines, strict=True):
+        kernel[:, place] = machine.coef_[0]
+        bias[place] = machine.intercept_[0]
     return _Linear(kernel * scales, bias)
-
-
-def _against_others(
-    values: Any, columns: np.ndarray, group: np.ndarray, weights: np.ndarray, c: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the machine of each of a group of columns against all other rows, `[F, G]` and `[G]`.
-
-    If there are several, a row is in one of all columns.
-    """
-    machine: Any = LinearSVC(C=c, random_state=0)
-    if len(group) == 1:
-        machine.fit(values, columns[:, group[0]], sample_weight=weights)
-    else:
-        inside = columns[:, group]
-        machine.fit(values, np.where(inside.any(axis=1), inside.argmax(axis=1), len(group)), weights)
-    return machine.coef_[: len(group)].T, machine.intercept_[: len(group)]
 
 
 def _scales(

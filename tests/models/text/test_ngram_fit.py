@@ -6,9 +6,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import tensorflow as tf
-from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel
 
 from keras_selfattn import export, models, training
@@ -136,22 +134,6 @@ def test_machines_fitted_in_processes_are_those_fitted_here(monkeypatch, classes
     assert set(started) == {-1}
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("classes", [3, 14, 30])
-def test_machines_fitted_together_are_those_fitted_one_by_one(classes):
-    """Up to what the solver leaves: it stops at a tolerance."""
-    random = np.random.default_rng(0)
-    targets = np.concatenate([np.arange(classes), random.integers(0, classes, 300)])
-    values = sp.csr_matrix(random.random((len(targets), 40)) * (random.random((len(targets), 40)) < 0.3))
-    columns, weights = np.eye(classes + 1, dtype=bool)[targets], random.random(len(targets)) + 0.5
-    found = ngram_fit._machines(values, columns, weights, 1.0, np.full((40, 1), 0.5))
-    for place in range(classes):
-        machine = LinearSVC(C=1.0, tol=1e-6, max_iter=100_000).fit(0.5 * values, columns[:, place], weights)
-        np.testing.assert_allclose(found.kernel[:, place], 0.5 * machine.coef_[0], atol=2e-3)
-        np.testing.assert_allclose(found.bias[place], machine.intercept_[0], atol=2e-3)
-    assert not found.kernel[:, classes].any()  # no row has it
-    assert found.bias[classes] == -1
 
 
 def test_the_models_are_weighed_on_some_of_many_rows(monkeypatch):
