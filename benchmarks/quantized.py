@@ -33,7 +33,7 @@ _FORMS = ("float32", "int8-weights", "int8", "quantize")
 _REQUESTS = ((1, 20), (32, 3))  # rows, and how often in a round
 
 
-def languages(quick: bool, folder: str) -> Trained:
+def languages(folder: str) -> Trained:
     """Return the quickstart's model, trained, and its held-out names."""
     rows = language_rows(seed=0)
     run = training.train(
@@ -68,7 +68,7 @@ def trained(
     data: Path | None, quick: bool, folder: str
 ) -> Iterator[tuple[str, TextClassifier, LabelledRows]]:
     """Train each model in turn."""
-    yield "languages", *languages(quick, folder)
+    yield "languages", *languages(folder)
     if data is not None:
         yield "trec", *trec(data, {}, quick, folder)
         yield "trec, encoder alone", *trec(data, TextClassifier.encoder_only, quick, folder)
