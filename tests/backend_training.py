@@ -81,6 +81,14 @@ def _pairs():
 
 
 # The rows and targets of each task, and its model.
+def _sounds():
+    """Tones of 200 or 1,000 Hz, some hundredths of a second long."""
+    tones = [
+        np.sin(np.arange(400 * length) * (0.16 if n % 2 else 0.8)) for n, length in enumerate(_lengths())
+    ]
+    return [(tone, 8000) for tone in tones], ["low" if n % 2 else "high" for n in range(len(tones))]
+
+
 DATA = {
     "text": lambda: (texts(), labels_of(texts())),
     "wide": lambda: (texts(), [[each] if n % 3 else [] for n, each in enumerate(labels_of(texts()))]),
@@ -89,6 +97,7 @@ DATA = {
     "regression": lambda: _numbers(1),
     "forecast": lambda: _numbers(3),
     "images": _images,
+    "audio": _sounds,
     "masked": lambda: (texts(), None),
     "fine-tuned": _short,
     "vectors": _pairs,
@@ -102,6 +111,7 @@ MODELS = {
     "regression": lambda _: models.SeriesRegressor(SERIES),
     "forecast": lambda _: models.SeriesForecaster({**SERIES, "season": 2}),
     "images": lambda _: models.ImageClassifier({**SMALL, "augment": False}),
+    "audio": lambda _: models.AudioClassifier({**SMALL, "augment": False, "kernels": 20, "channels": 4}),
     "masked": lambda _: models.MaskedTokenModel({**SMALL, **NO_DROPOUT}),
     "fine-tuned": lambda start: models.TextClassifier(STILL, start=start),
     "vectors": lambda start: models.TextEncoder({"dropout": 0.0, "attention_dropout": 0.0}, start=start),

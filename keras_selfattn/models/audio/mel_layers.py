@@ -281,7 +281,8 @@ class ConvSubsampling(keras.layers.Layer):
             halves = 1 if place == len(self._convolutions) - 1 else 2
             found = keras.activations.gelu(ops.cast(layer(x), self.compute_dtype))
             found = found * ops.expand_dims(real, (2, 3))
-            x = ops.max_pool(found, (halves, 2), padding="same", data_format="channels_last")
+            # With the steps: without them Keras fails on JAX.
+            x = ops.max_pool(found, (halves, 2), (halves, 2), "same", "channels_last")
             real = real[:, ::halves]
         shape = ops.shape(real)
         x = ops.reshape(x, (*shape, self._features))
