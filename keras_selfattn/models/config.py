@@ -340,7 +340,8 @@ class SequenceConfig(EncoderConfig):
         length_penalty: a candidate's score is the sum of its log probabilities divided by its symbols to the
             power of this, the end symbol included, 0 to 5: 0 prefers short answers, 1 compares means.
         position: "sinusoidal" adds positions to the vectors of symbols. "rotary", "alibi", "t5" and "shaw"
-            are of self-attention alone, as in the layers, and learn alignments of many symbols less well.
+            are of self-attention alone, as in the layers. Sources longer than any that was learned are
+            answered better with them, with "shaw" and "t5" most.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
