@@ -109,9 +109,10 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
         return recast, Weights(recast)
     if precision == "int8":
         check_int8_products()
-    wide = _recast(model, "float32") if computes_in_half(model) else model
-    if precision == "int8":
+        in_float32 = not computes_in_half(model) and not _computes_in(model, {"float64"})
+        wide = model if in_float32 else _recast(model, "float32")
         return wide, Int8Weights(wide)
+    wide = _recast(model, "float32") if computes_in_half(model) else model
     if precision == "float32":
         return wide, Weights(wide)
     return wide, NarrowWeights(wide, precision.removesuffix("-weights"))
@@ -119,8 +120,11 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
 
 def computes_in_half(model: keras.Model) -> bool:
     """Return True if a layer of a model computes in float16 or bfloat16."""
-    layers = model._flatten_layers(include_self=False)
-    return bool(_HALF & {layer.compute_dtype for layer in layers})
+    return _computes_in(model, _HALF)
+
+
+def _computes_in(model: keras.Model, dtypes: set[str]) -> bool:
+    return any(layer.compute_dtype in dtypes for layer in model._flatten_layers(include_self=False))
 
 
 def rounds_coarsely(model: keras.Model) -> bool:

@@ -151,7 +151,8 @@ class FineTuningAdamW(FusedAdamW):
     and a step costs the whole table.
 
     A file that has moments of all rows, as JAX, PyTorch and several devices of TensorFlow write it, loads
-    where only rows in use have them, and the other way round: no step is lost.
+    where only rows in use have them, and the other way round: no step is lost, but within a
+    `LossScaleOptimizer`, which then warns.
 
     Args:
         learning_rate: of layers without a factor, or a schedule.
@@ -206,10 +207,8 @@ class FineTuningAdamW(FusedAdamW):
 
     def _grows(self, weight: Any) -> bool:
         """Return True for a table whose moments need not be there for all rows."""
-        if keras.backend.backend() != "tensorflow" or not getattr(weight, "path", "").endswith(TABLE):
-            return False
         needs_all = self.gradient_accumulation_steps or tf.distribute.has_strategy()
-        return not needs_all and tf.as_dtype(weight.dtype).size >= tf.float32.size
+        return keras.backend.backend() == "tensorflow" and not needs_all and _may_grow(weight)
 
     def rate_of(self, path: str) -> float:
         """Return the factor of the learning rate of a weight's path."""
@@ -277,22 +276,44 @@ class FineTuningAdamW(FusedAdamW):
 
     def load_own_variables(self, store: Any) -> None:
         """Set the state, whether the store has moments of all rows of the tables or of those in use."""
-        tables = [at for at, weight in enumerate(self._trainable_variables) if weight.path.endswith(TABLE)]
-        places_stored = len(store.keys()) - (len(self.variables) - len(self._rows_in_use))
-        if self._rows_in_use and places_stored == 0:
-            values = [store[str(at)] for at in range(len(store.keys()))]
-            values += [np.arange(self._trainable_variables[at].shape[0], dtype="int32") for at in tables]
-        elif tables and not self._rows_in_use and places_stored == len(tables):
-            values = [np.asarray(store[str(at)]) for at in range(len(store.keys()))]
-            numbers = {id(variable): at for at, variable in enumerate(self.variables)}
-            for at, places in zip(tables, values[len(self.variables) :], strict=True):
-                for moment in (self._momentums[at], self._velocities[at]):
-                    values[numbers[id(moment)]] = _of_all_rows(values[numbers[id(moment)]], places)
-        else:  # as it is; or Keras says what differs
+        values = [np.asarray(store[str(at)]) for at in range(len(store.keys()))]
+        changed = self._with_places(values) if self._rows_in_use else self._without_places(values)
+        if changed is None:  # as it is; or Keras says what differs
             super().load_own_variables(store)
             return
-        for variable, value in zip(self.variables, values, strict=False):  # the places come last
+        for variable, value in zip(self.variables, changed, strict=True):
             variable.assign(value)
+
+    def _with_places(self, values: list[np.ndarray]) -> list[np.ndarray] | None:
+        """Return values of all rows, and the places of tables that have them here; None for other values."""
+        tables = [weight for weight in self._trainable_variables if weight.path in self._rows_in_use]
+        if len(values) != len(self.variables) - len(tables):
+            return None
+        of_tables = zip(tables, self._moments_of(tables, values), strict=True)
+        if any(each.shape != tuple(table.shape) for table, moments in of_tables for each in moments):
+            return None
+        return [*values, *(np.arange(table.shape[0], dtype="int32") for table in tables)]
+
+    def _without_places(self, values: list[np.ndarray]) -> list[np.ndarray] | None:
+        """Return values of all rows, given those of rows in use with their places; None for others."""
+        tables = [weight for weight in self._trainable_variables if _may_grow(weight)]
+        places, found = values[len(self.variables) :], values[: len(self.variables)]
+        shapes = [(table.shape[0],) for table in tables]
+        if not places or [each.shape for each in places] != shapes or any(p.dtype != "int32" for p in places):
+            return None
+        for table, at in zip(tables, places, strict=True):
+            for number in self._numbers_of(table):
+                found[number] = _of_all_rows(found[number], at)
+        return found
+
+    def _numbers_of(self, weight: Any) -> list[int]:
+        """Return which of the variables are a weight's moments."""
+        index = self._get_variable_index(weight)
+        moments = self._momentums[index], self._velocities[index]
+        return [at for at, each in enumerate(self.variables) if any(each is moment for moment in moments)]
+
+    def _moments_of(self, tables: list[Any], values: list[np.ndarray]) -> list[list[np.ndarray]]:
+        return [[values[number] for number in self._numbers_of(table)] for table in tables]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": self.rates}
@@ -373,6 +394,12 @@ class _RowsInUse(tf.Module):
             return self._places.assign(order)
 
         tf.cond(tf.reduce_all(tf.equal(self._places, order)), lambda: order, spread)
+
+
+def _may_grow(weight: Any) -> bool:
+    """Return True for a table whose moments need not be there for all rows on one device of TensorFlow."""
+    wide = tf.as_dtype(weight.dtype).size >= tf.float32.size
+    return wide and getattr(weight, "path", "").endswith(TABLE)
 
 
 def _of_all_rows(moments: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -54,6 +54,7 @@ from benchmarks.serving_contest import IN_PROCESS, OURS, PLAIN, START_UP, Server
 from benchmarks.usage import anonymous_bytes, cpu_seconds, tree
 from keras_selfattn import models
 from keras_selfattn.export import export_saved_model, saved_model
+from keras_selfattn.layers.tensorflow.int8_products import runs_int8_products
 
 COMMAND = [sys.executable, "-m", "benchmarks"]
 SETTINGS = Settings(rounds=3, seconds=1e-4, deadline=60)
@@ -551,7 +552,10 @@ def test_vectors_of_a_pretrained_encoder_are_measured(sentence_encoder, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("bfloat16", 0.1), ("int8", 0.1)])
+@pytest.mark.filterwarnings(r"ignore:`precision=\"int8\"` makes a model smaller, but not faster")
 def test_vectors_of_each_type_are_those_of_the_reference(sentence_encoder, dtype, limit, unchecked):
+    if dtype == "int8" and not runs_int8_products():
+        pytest.skip("TensorFlow runs no kernels of oneDNN here")
     texts = ["good films", "bad film."] * 4
     fields = {"model": str(sentence_encoder), "texts": texts, "dtype": dtype}
     wanted = pretrained_encoders.in_units(pretrained.vectors(sentence_encoder, texts))

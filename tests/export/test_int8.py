@@ -74,6 +74,12 @@ def test_a_narrow_model_is_told_that_it_gets_no_faster(width, warned):
     )
 
 
+def test_a_model_of_doubles_is_made_again_in_float32():
+    model = keras.Sequential([keras.Input((None, 8)), layers.EncoderBlock(num_heads=2, dtype="float64")])
+    made, _ = at_precision(model, "int8")
+    assert {each.compute_dtype for each in made.layers} == {"float32"}
+
+
 @pytest.mark.process
 def test_the_graph_holds_int8_kernels_alone_and_answers_like_the_model(tmp_path):
     """Checked in a fresh process, as ever."""

@@ -273,6 +273,33 @@ def test_a_store_of_another_model_is_told_by_keras():
         optimizer.load_own_variables({str(each): np.zeros(1) for each in range(7)})
 
 
+@pytest.mark.parametrize("rows", [40, 60])
+def test_moments_of_a_table_of_another_size_are_not_taken(rows):
+    _, other = tables_after(["rows"], "vectors")
+    store = {}
+    other.save_own_variables(store)
+    optimizer = FineTuningAdamW()
+    with keras.name_scope("embedding"):
+        optimizer.build([keras.Variable(np.zeros((rows, 4)), dtype="float32", name="tokens")])
+    with pytest.warns(UserWarning, match="Skipping variable loading"):
+        optimizer.load_own_variables(store)
+
+
+def test_a_table_in_half_precision_beside_another_is_loaded_as_it_was():
+    def made():
+        optimizer, tables = FineTuningAdamW(), []
+        for dtype, rows in (("bfloat16", 5), ("float32", 6)):
+            with keras.name_scope(dtype):
+                tables.append(keras.Variable(np.zeros((rows, 4)), dtype=dtype, name="tokens"))
+        optimizer.build(tables)
+        return optimizer
+
+    store, loaded = {}, made()
+    made().save_own_variables(store)
+    loaded.load_own_variables(store)
+    assert [each.shape[0] for each in loaded.variables if "places" in each.path] == [6]
+
+
 def test_a_model_of_keras_with_such_a_table_is_not_compiled_by_xla():
     ids = keras.Input((3,), dtype="int32")
     model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(PretrainedEmbedding(20, 4, 8)(ids)))
