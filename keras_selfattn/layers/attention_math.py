@@ -18,6 +18,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.jax import is_dimension
 from keras_selfattn.layers.tensorflow import as_tensor
 from keras_selfattn.layers.tensorflow.custom_gradients import rematerialised
 from keras_selfattn.layers.tensorflow.int8_products import constant_kernels, steady_softmax
@@ -294,6 +295,13 @@ def _softmax(logits: Tensor) -> Tensor:
         return ops.ones_like(logits)  # Keras' own warns here, though a sequence of one token is no mistake
     # In int8 the last bit of a float decides how a token is rounded.
     return ops.softmax(logits, axis=-1) if constant_kernels.get() is None else steady_softmax(logits)
+
+
+def at_least_one(size: Any) -> Any:
+    """Return a size that divides others, or has a shape: 1 for 0. JAX reckons with those it does not know."""
+    if isinstance(size, int):
+        return max(size, 1)
+    return size if is_dimension(size) else ops.maximum(size, 1)
 
 
 def map_queries(

@@ -10,6 +10,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_selfattn.layers.attention_math import at_least_one
 from keras_selfattn.layers.jax import is_dimension
 from keras_selfattn.layers.masks import PairMask, all_of, within
 
@@ -45,9 +46,9 @@ class Chunks:
         self.after = -(-right // longest)
         # A short sequence is one chunk as long as itself; an empty one is all padding.
         # So is one of which JAX is not told the length.
-        self.size = length if is_dimension(length) else _least_one(_smaller(longest, length))
+        self.size = length if is_dimension(length) else at_least_one(_smaller(longest, length))
         self.num_keys = self.size * (self.before + 1 + self.after)
-        self.count = 1 if is_dimension(length) else _least_one((length + self.size - 1) // self.size)
+        self.count = 1 if is_dimension(length) else at_least_one((length + self.size - 1) // self.size)
 
     def queries(self, x: Tensor) -> Tensor:
         """Cut `[B, H, T, D]` into `[B N, H, C, D]`."""
@@ -125,10 +126,6 @@ class Chunks:
 
 def _smaller(number: int, length: Tensor) -> Tensor:
     return min(number, length) if isinstance(length, int) else ops.minimum(number, length)
-
-
-def _least_one(number: Tensor) -> Tensor:
-    return max(number, 1) if isinstance(number, int) else ops.maximum(number, 1)
 
 
 def _fold(chunks: Tensor) -> Tensor:

@@ -289,8 +289,8 @@ class FineTuningAdamW(FusedAdamW):
         tables = [weight for weight in self._trainable_variables if weight.path in self._rows_in_use]
         if len(values) != len(self.variables) - len(tables):
             return None
-        of_tables = zip(tables, self._moments_of(tables, values), strict=True)
-        if any(each.shape != tuple(table.shape) for table, moments in of_tables for each in moments):
+        moments = [(table, values[number]) for table in tables for number in self._numbers_of(table)]
+        if any(moment.shape != tuple(table.shape) for table, moment in moments):
             return None
         return [*values, *(np.arange(table.shape[0], dtype="int32") for table in tables)]
 
@@ -311,9 +311,6 @@ class FineTuningAdamW(FusedAdamW):
         index = self._get_variable_index(weight)
         moments = self._momentums[index], self._velocities[index]
         return [at for at, each in enumerate(self.variables) if any(each is moment for moment in moments)]
-
-    def _moments_of(self, tables: list[Any], values: list[np.ndarray]) -> list[list[np.ndarray]]:
-        return [[values[number] for number in self._numbers_of(table)] for table in tables]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": self.rates}

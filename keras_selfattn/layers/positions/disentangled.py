@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import checked_count, checked_positive
-from keras_selfattn.layers.attention_math import dot_product, wide_dtype, widened
+from keras_selfattn.layers.attention_math import at_least_one, dot_product, wide_dtype, widened
 from keras_selfattn.layers.jax import is_dimension
 from keras_selfattn.layers.positions.strategy import PositionStrategy, Project, Weights
 
@@ -155,7 +155,7 @@ class DisentangledPositions(PositionStrategy):
         heads = rows.shape[1]
         if heads != groups:
             key = ops.repeat(key, heads // groups, axis=1)
-        count = (length + _at_least_one(queries) - 1) // _at_least_one(queries)
+        count = (length + at_least_one(queries) - 1) // at_least_one(queries)
         beyond = ops.zeros((batch, heads, count * queries - length, width), dtype=key.dtype)
         chunks = ops.reshape(ops.concatenate([key, beyond], axis=2), (batch, heads, count, queries, width))
         starts = first + ops.arange(count, dtype="int32") * queries  # [N], of the first query to a chunk
@@ -174,11 +174,6 @@ def _of_each_sample(rows: Tensor, x: Tensor) -> Tensor:
     with oneDNN.
     """
     return ops.broadcast_to(rows, (ops.shape(x)[0], *ops.shape(rows)[1:]))
-
-
-def _at_least_one(size: Any) -> Any:
-    """Return a size that divides others: a known one is not 0, and JAX reckons with unknown ones."""
-    return size if isinstance(size, int) or is_dimension(size) else ops.maximum(size, 1)
 
 
 def _skewed(x: Tensor, size: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.attention_math import at_least_one
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.images.patches import Conv2D
@@ -274,7 +275,7 @@ class ConvSubsampling(keras.layers.Layer):
         rows, length = shape
         positions = (length + _STEP - 1) // _STEP
         # TensorFlow's convolution returns its input if there are no rows or frames. And positions are whole.
-        spare = [[0, _at_least_one(rows) - rows], [0, _at_least_one(positions) * _STEP - length]]
+        spare = [[0, at_least_one(rows) - rows], [0, at_least_one(positions) * _STEP - length]]
         x, real = ops.pad(x, [*spare, [0, 0]]), ops.pad(real, spare)
         x = ops.expand_dims(x, 3)  # [B, T, M, 1]
         for place, layer in enumerate(self._convolutions):
@@ -352,10 +353,6 @@ class WindowedConvolutions(RandomConvolutions):
         found = ops.reshape(found, (rows, windows, found.shape[-1]))
         here = ops.sum(ops.reshape(known, (rows, windows, size)), axis=2, keepdims=True)  # [B, windows, 1]
         return ops.sum(here * found, axis=1) / ops.maximum(ops.sum(here, axis=1), 1.0)
-
-
-def _at_least_one(count: Any) -> Any:
-    return max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
 
 
 def _halved(size: int) -> int:

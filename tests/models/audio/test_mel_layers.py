@@ -30,7 +30,7 @@ def padded(rows, length):
 
 
 def portable_graph(layer):
-    """What a layer computes in other runtimes, which have no loops and no branches."""
+    """The outputs of a layer in other runtimes, which have no loops and no branches."""
     traced = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=[ANY, KNOWN])
     with layers.portable():
         definition = traced.get_concrete_function().graph.as_graph_def()
