@@ -88,13 +88,15 @@ def export_portable(
         ['assets.extra', 'model.tflite', 'tokenizer.json', 'tokenizer_examples.json']
     """
     _check_format(format)
+    # All that is refused for the model's sake, before a package is asked for that would not help.
     check_model(model)
-    if isinstance(model, RawModel):  # before a package is asked for that would not help
+    _check_full(model, precision)
+    if isinstance(model, RawModel):
         raw_front(model).check_portable()
     if _CONVERTERS[format]:
         require("onnx", f'`format="{format}"`', *_CONVERTERS[format])
     check_place(base_path, version, keep, format)
-    model = _in_full(model, precision)
+    model = at_precision(model, precision)[0]
     stage = progress or (lambda _: None)
     example = None if training is None else training.example
     contract = number_contract(model, labels=labels, samples=samples, example=example)
@@ -153,8 +155,8 @@ def _check_format(format: str) -> None:  # noqa: A002
         )
 
 
-def _in_full(model: keras.Model, precision: str | None) -> keras.Model:
-    """Return the model in float32."""
+def _check_full(model: keras.Model, precision: str | None) -> None:
+    """Raise ExportError unless the file would compute in float32."""
     if precision not in (None, "float32"):
         raise ExportError(
             f'For other runtimes `precision` must be "float32" or None. Received {precision!r}. Narrower '
@@ -170,7 +172,6 @@ def _in_full(model: keras.Model, precision: str | None) -> keras.Model:
             "The model computes in half precision, which other runtimes round differently. Give "
             '`precision="float32"` (`--precision float32`) to export it in float32.'
         )
-    return at_precision(model, precision)[0]
 
 
 def _answered(contract: Contract, rule: str | None, format: str) -> list[Case]:  # noqa: A002
