@@ -270,8 +270,8 @@ def test_versions_are_removed_all_or_none(tmp_path):
 def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, tmp_path, monkeypatch):
     real = saved_model.live_answers
 
-    def others(contract):
-        cases = real(contract)
+    def others(contract, **settings):
+        cases = real(contract, **settings)
         cases[0].outputs["probabilities"] = cases[0].outputs["probabilities"] + np.float32(1e-3)
         return cases
 
@@ -300,8 +300,8 @@ def test_a_model_that_answers_nan_is_exported(tmp_path):
 def test_odd_answers_of_the_live_model_are_asked_for_again(small, tmp_path, monkeypatch):
     real, asked = saved_model.live_answers, []
 
-    def first_odd(contract):
-        cases = real(contract)
+    def first_odd(contract, **settings):
+        cases = real(contract, **settings)
         asked.append(None)
         if len(asked) == 1:
             for name, values in cases[0].outputs.items():
