@@ -3,7 +3,7 @@
 Both are those of training, `keras_selfattn/models/audio/log_mel.py`, whose numbers these are.
 
 Axes: N (samples), T (frames), M (mel bands), K (bins), Q (blocks of the filter), W and L (its inputs and
-    outputs).
+outputs).
 """
 
 import math

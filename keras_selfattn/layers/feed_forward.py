@@ -6,20 +6,18 @@ References: Vaswani et al. 2017, "Attention Is All You Need", section 3.3. Shaze
 Transformer", section 2 (gated).
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import keras
 from keras import ops
 
+from keras_selfattn.layers.activations import gelu
 from keras_selfattn.layers.argument_checks import checked_sequence
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.remat import NoRemat
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tensorflow import builds_portable_graph
-from keras_selfattn.layers.tensorflow.int8_products import constant_kernels
 from keras_selfattn.layers.weights.low_rank import Kernel
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.layers.weights.settings import WeightSettings
@@ -69,8 +67,7 @@ class FeedForward(NoRemat):
     def build(self, input_shape: tuple) -> None:
         features = checked_sequence(input_shape)
         hidden = self.hidden_dim or 4 * features
-        activation = _gelu if self.activation is keras.activations.gelu else self.activation
-        self._hidden = self._dense(hidden, 0, "hidden", activation=activation)
+        self._hidden = self._dense(hidden, 0, "hidden")
         self._output = self._dense(features, 1, "output")
         self._gate = self._dense(hidden, 2, "gate") if self.gated else None
         self._hidden.build(input_shape)
@@ -79,7 +76,7 @@ class FeedForward(NoRemat):
             self._gate.build(input_shape)
 
     def call(self, inputs: Tensor, tokens: Tokens, training: bool | None = None) -> Tensor:
-        hidden = self._penalised(self._hidden(inputs), tokens)  # [N, hidden]
+        hidden = self._penalised(self._activated(self._hidden(inputs), training), tokens)  # [N, hidden]
         if self._gate is not None:
             gate = self._penalised(self._gate(inputs), tokens)
             hidden = hidden * ops.cast(gate, hidden.dtype)
@@ -101,11 +98,15 @@ class FeedForward(NoRemat):
     def _projections(self) -> list[Dense]:
         return [self._hidden, self._output, *([] if self._gate is None else [self._gate])]
 
-    def _dense(self, units: int, place: int, name: str, activation: Any = None) -> Dense:
+    def _activated(self, hidden: Tensor, training: bool | None) -> Tensor:
+        if self.activation is keras.activations.gelu:
+            return gelu(hidden, training)
+        return self.activation(hidden)
+
+    def _dense(self, units: int, place: int, name: str) -> Dense:
         seed, settings = self._seeds[1 + place], self._settings
         return Dense(
             units,
-            activation,
             use_bias=self.use_bias,
             kernel_initializer=cast(Any, settings.initializer("kernel", place, seed)),
             bias_initializer=cast(Any, settings.initializer("bias", place, split_seed(seed, 1)[0])),
@@ -121,33 +122,3 @@ class FeedForward(NoRemat):
         if self._settings.activity_regularizer is not None:
             self._settings.penalise(activity, tokens)
         return activity
-
-
-def _gelu(x: Tensor) -> Tensor:
-    """Return the Gaussian error linear unit of `x`, by the error function.
-
-    TensorFlow's own rounds the square root of 2 to float32, even for float64, and is made of an operation
-    that other runtimes lack. JAX' own computes two forms in half precision and chooses one.
-    """
-    dtype = keras.backend.standardize_dtype(x.dtype)
-    if keras.backend.backend() == "jax" and dtype in ("bfloat16", "float16"):
-        return ops.cast(_gelu_of_error(ops.cast(x, "float32")), dtype)
-    # TensorFlow fuses its own with a product of floats; behind others it takes twice as long as this.
-    fused = constant_kernels.get() is None and not builds_portable_graph()
-    if dtype != "float64" and fused:
-        return keras.activations.gelu(x)
-    return _gelu_of_error(x)
-
-
-def _gelu_of_error(x: Tensor) -> Tensor:
-    error: Tensor = ops.erf(x / math.sqrt(2))
-    return 0.5 * x * (1.0 + error)
-
-
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-def gelu_tanh(x: Tensor) -> Tensor:
-    """Return the approximation of GELU by a hyperbolic tangent.
-
-    Reference: Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2.
-    """
-    return ops.gelu(x, approximate=True)

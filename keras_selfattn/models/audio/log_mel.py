@@ -3,8 +3,7 @@
 The exported graph computes both in TensorFlow (`export/signatures/audio_graph.py`), from the same numbers.
 
 Axes: N (samples), T (frames), M (mel bands), K (bins of the Fourier transform), Q (blocks), L (samples of a
-    block
-of the output), W (samples of the input that a block depends on).
+block of the output), W (samples of the input that a block depends on).
 """
 
 import functools
@@ -137,8 +136,7 @@ class LogMel:
         (10, 40)
 
     Reference: Young et al., "The HTK Book", section 5.6, whose triangles these are. Not its filter bank as a
-        whole:
-    HTK has Hamming windows and pre-emphasis, and adds nothing.
+    whole: HTK has Hamming windows and pre-emphasis, and adds nothing.
     """
 
     rate: int

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.activations import gelu
 from keras_selfattn.layers.attention_math import at_least_one
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weights.projection import Dense
@@ -236,7 +237,7 @@ class ConvSubsampling(keras.layers.Layer):
         length: Any = ops.shape(x)[1]
         # Other runtimes have no loop over parts, and convolve a long recording at once.
         if training or builds_portable_graph() or (isinstance(length, int) and length <= _WINDOW):
-            return self._positions(x, real)
+            return self._positions(x, real, training)
         if isinstance(length, int):
             return self._by_parts(x, real, length)
         return ops.cond(
@@ -269,7 +270,7 @@ class ConvSubsampling(keras.layers.Layer):
         found = ops.reshape(found, (ops.shape(x)[0], parts * (_WINDOW // _STEP), self.width))
         return found[:, :positions]
 
-    def _positions(self, x: Tensor, real: Tensor) -> Tensor:
+    def _positions(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
         """Return the positions `[B, P, D]` of frames `[B, T, M]`, which are 0 where they are not real."""
         shape: Any = ops.shape(real)
         rows, length = shape
@@ -280,7 +281,7 @@ class ConvSubsampling(keras.layers.Layer):
         x = ops.expand_dims(x, 3)  # [B, T, M, 1]
         for place, layer in enumerate(self._convolutions):
             halves = 1 if place == len(self._convolutions) - 1 else 2
-            found = keras.activations.gelu(ops.cast(layer(x), self.compute_dtype))
+            found = gelu(ops.cast(layer(x), self.compute_dtype), training)
             found = found * ops.expand_dims(real, (2, 3))
             # With the steps: without them Keras fails on JAX.
             x = ops.max_pool(found, (halves, 2), (halves, 2), "same", "channels_last")

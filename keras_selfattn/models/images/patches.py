@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.activations import gelu
 from keras_selfattn.layers.weights.projection import biased
 
 Tensor = Any
@@ -150,20 +151,20 @@ class PatchEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.width, self.patch_size = width, patch_size
         options: Any = {"padding": "same", "data_format": "channels_last", "dtype": self.dtype_policy}
-        self._stem = Conv2D(max(1, width // 2), 3, activation="gelu", name="stem", **options)
+        self._stem = Conv2D(max(1, width // 2), 3, name="stem", **options)
         self._patches = Conv2D(width, patch_size, patch_size, name="patches", **options)
 
     def build(self, input_shape: tuple) -> None:
         self._stem.build(input_shape)
         self._patches.build(self._stem.compute_output_shape(input_shape))
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         size: Any = ops.shape(inputs)
         batch, *shape = size
         # TensorFlow gives a convolution of no images its input's shape, so one image is added temporarily.
         lacking = max(1 - batch, 0) if isinstance(batch, int) else ops.subtract(1, ops.minimum(batch, 1))
         spare = ops.zeros((lacking, *shape), dtype=inputs.dtype)
-        x = self._stem(ops.concatenate([inputs, spare]))  # [B or 1, H, W, D / 2]
+        x = gelu(self._stem(ops.concatenate([inputs, spare])), training)  # [B or 1, H, W, D / 2]
         return self._patches(x)[:batch]  # [B, R, Q, D]
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.activations import gelu
 from keras_selfattn.layers.weights.projection import Dense
 
 Tensor = Any
@@ -129,16 +130,16 @@ class FramePositions(keras.layers.Layer):
         self._norm.build((None, None, self.width))
         self._windows.build((None, None, self.width * _TAPS))
 
-    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         x, real = inputs, _real(inputs, mask)[:, :, None]  # [B, T, 1]
         before = ops.pad(x, [[0, 0], [1, 0], [0, 0]])[:, :-1]
         step = (x - before) * real * ops.pad(real, [[0, 0], [1, 0], [0, 0]])[:, :-1]
         x = ops.concatenate([x * real, step], axis=-1)  # [B, T, 2 F]
         frames = self._in_own_dtype(self._frames(patches(x, self.kernel_size)))
-        x = keras.activations.gelu(frames) * real  # [B, T, D]
+        x = gelu(frames, training) * real  # [B, T, D]
         x, real = self._averaged(x, real)  # [B, P, D], [B, P, 1]
         normal = self._in_own_dtype(self._norm(x))
-        near = self._windows(patches(keras.activations.gelu(normal) * real, _TAPS))
+        near = self._windows(patches(gelu(normal, training) * real, _TAPS))
         return (x + self._in_own_dtype(near)) * real
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -199,9 +200,9 @@ class SetElements(keras.layers.Layer):
         self._first.build((None, None, input_shape[-1]))
         self._second.build((None, None, self.width))
 
-    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         real = _real(inputs, mask)[:, :, None]  # [B, T, 1]
-        hidden = keras.activations.gelu(ops.cast(self._first(inputs * real), self.compute_dtype))
+        hidden = gelu(ops.cast(self._first(inputs * real), self.compute_dtype), training)
         return ops.cast(self._second(hidden), self.compute_dtype) * real
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
