@@ -19,6 +19,24 @@ STEEP = 100.0
 LARGE = 1e9
 
 
+class Sums(NamedTuple):
+    """What is added up over the frames that count for a kernel, float `[B, K]` each.
+
+    Args:
+        above: frames with a positive output; one barely above 0 is a part of a frame.
+        places: places of these frames, from -1 at the first frame of the row to 1 at the last.
+        positive: positive outputs.
+        largest: output; -1e9 if no frame counts.
+        count: frames that count.
+    """
+
+    above: Tensor
+    places: Tensor
+    positive: Tensor
+    largest: Tensor
+    count: Tensor
+
+
 class Pooled(NamedTuple):
     """Features of the outputs of kernels over a row, float `[B, K]` each; 0 if no frame counts.
 
@@ -35,25 +53,40 @@ class Pooled(NamedTuple):
     place: Tensor
 
 
-def pooled(found: Tensor, counted: Tensor, real: Tensor) -> Pooled:
-    """Pool the outputs of kernels over the frames that count.
+def summed(found: Tensor, anywhere: Tensor, real: Tensor, within: Tensor) -> Sums:
+    """Add up the outputs of kernels.
+
+    Every pass over the outputs is time, and every operation, for short rows.
 
     Args:
         found: outputs, float `[B, T, K]`.
-        counted: 1 for a frame that counts for a kernel, else 0, `[B, T, K]`.
+        anywhere: above 0 for a kernel for which all real frames count, else 0, `[K]`.
         real: 1 for a frame of the row, else 0, `[B, T, 1]`.
+        within: 1 for a frame that counts for the other kernels, each of them real, else 0, `[B, T, 1]`.
     """
-    above = ops.clip(found * STEEP, 0.0, 1.0) * counted
-    count = ops.sum(counted, axis=1)  # [B, K]
-    # Both sums in one product. Outputs barely above 0 count as a part of a frame.
+    counts = ops.logical_or(within > 0, ops.logical_and(real > 0, anywhere > 0))  # [B, T, K]
+    found = ops.where(counts, found, -LARGE)
+    positive = ops.relu(found)
+    above = ops.minimum(positive * STEEP, 1.0)
+    # Both sums in one product.
     sums = ops.matmul(ops.stack([ops.ones_like(real[:, :, 0]), places(real)], axis=1), above)  # [B, 2, K]
-    frames = ops.maximum(sums[:, 0], 1.0)
-    top = ops.max(found + (counted - 1.0) * LARGE, axis=1, initial=-LARGE)
+    return Sums(
+        above=sums[:, 0],
+        places=sums[:, 1],
+        positive=ops.sum(positive, axis=1),
+        largest=ops.max(found, axis=1, initial=-LARGE),
+        count=ops.where(anywhere > 0, ops.sum(real, axis=1), ops.sum(within, axis=1)),
+    )
+
+
+def pooled(sums: Sums) -> Pooled:
+    """Return the features of sums."""
+    frames = ops.maximum(sums.above, 1.0)
     return Pooled(
-        share=sums[:, 0] / ops.maximum(count, 1.0),
-        largest=ops.where(count > 0, top, 0.0),
-        mean=ops.sum(ops.relu(found) * counted, axis=1) / frames,
-        place=sums[:, 1] / frames,
+        share=sums.above / ops.maximum(sums.count, 1.0),
+        largest=ops.where(sums.count > 0, sums.largest, 0.0),
+        mean=sums.positive / frames,
+        place=sums.places / frames,
     )
 
 

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_selfattn.models.series.dictionary import RIVALS, draw_groups, wins
 from keras_selfattn.models.series.frame_layers import patches
-from keras_selfattn.models.series.kernel_pooling import Pooled, pooled
+from keras_selfattn.models.series.kernel_pooling import Sums, pooled, summed
 from keras_selfattn.models.series.random_kernels import TAPS, Bank, dilations_within, draw, inside
 
 Tensor = Any
@@ -132,20 +132,23 @@ class RandomConvolutions(keras.layers.Layer):
         self, x: Tensor, known: Tensor, banks: dict[int, Bank], groups: dict[int, Tensor]
     ) -> list[Tensor]:
         """Return the features of four kinds, `[B, N]` each."""
-        pools, won = [], []
+        sums, won = [], []
         # One dilation after the other: all together would take 20 times the memory.
         for dilation in sorted({*banks, *groups}):
             cut = patches(x, TAPS, dilation)  # [B, T, 9 F]
             if dilation in banks:
-                pools.append(self._pooled(cut, known, banks[dilation], dilation))
+                sums.append(self._summed(cut, known, banks[dilation], dilation))
             if dilation in groups:
                 won.append(wins(ops.matmul(cut, groups[dilation]), known))
-        kinds = [[getattr(each, name) for name in kind for each in pools] for kind in _POOLED]
+        kinds = []
+        if sums:
+            of_all = pooled(Sums(*(ops.concatenate(each, axis=-1) for each in zip(*sums, strict=True))))
+            kinds = [[getattr(of_all, name) for name in kind] for kind in _POOLED]
         return [ops.concatenate(each, axis=-1) for each in (*kinds, won) if each]
 
-    def _pooled(self, cut: Tensor, known: Tensor, bank: Bank, dilation: int) -> Pooled:
-        counted = ops.where(bank.anywhere > 0, known, inside(known, TAPS // 2 * dilation))  # [B, T, K]
-        return pooled(ops.matmul(cut, bank.kernels) + bank.biases, counted, known)
+    def _summed(self, cut: Tensor, known: Tensor, bank: Bank, dilation: int) -> Sums:
+        found = ops.matmul(cut, bank.kernels) + bank.biases
+        return summed(found, bank.anywhere, known, inside(known, TAPS // 2 * dilation))
 
     def _constant(self, name: str, values: np.ndarray) -> Any:
         return self.add_weight(

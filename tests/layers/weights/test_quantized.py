@@ -55,15 +55,16 @@ def test_the_feed_forward_network_is_that_of_quantized_dense_layers_of_keras():
     block = randomised(layers.EncoderBlock(HEADS, 13, head_dim=HEAD_DIM, gated=True, activation="relu"))
     x, theirs, ours = inputs().reshape(-1, WIDTH), {}, {}
     for each in (network := block._feed_forward)._projections():
-        theirs[each.name] = peer = keras.layers.Dense(each.units, each.activation)
+        theirs[each.name] = peer = keras.layers.Dense(each.units)
         peer.build((None, each.kernel.shape[0]))
         kernel, bias = each.get_weights()
         peer.set_weights([kernel, bias])
         each.quantize("int8")
         peer.quantize("int8")
         ours[each.name] = lambda x, kernel=kernel, bias=bias: int8_product(x, kernel) + bias
-    found = array(network._output(network._hidden(x) * network._gate(x)))
-    close(found, array(theirs["output"](theirs["hidden"](x) * theirs["gate"](x))))
+    relu = keras.activations.relu
+    found = array(network._output(relu(network._hidden(x)) * network._gate(x)))
+    close(found, array(theirs["output"](relu(theirs["hidden"](x)) * theirs["gate"](x))))
     close(found, ours["output"](np.maximum(ours["hidden"](x), 0) * ours["gate"](x)))
 
 

@@ -9,7 +9,7 @@ from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches.length_sorted import padded
 from keras_selfattn.models.series.dictionary import draw_groups
-from keras_selfattn.models.series.kernel_pooling import pooled
+from keras_selfattn.models.series.kernel_pooling import pooled, summed
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions
 from keras_selfattn.models.series.random_kernels import draw
 from keras_selfattn.training.calibration import Calibration
@@ -98,8 +98,8 @@ def test_a_missing_frame_counts_for_nothing():
     row = np.random.default_rng(0).normal(size=(1, 12, 1)).astype("float32")
     mask = np.arange(12)[None] != 5
     kernels = np.random.default_rng(1).normal(size=(1, 12, 3)).astype("float32")
-    counted = np.repeat(mask[:, :, None], 3, axis=-1).astype("float32")
-    found = pooled(kernels, counted, mask[:, :, None].astype("float32"))
+    real = mask[:, :, None].astype("float32")
+    found = pooled(summed(kernels, np.ones(3, "float32"), real, np.zeros_like(real)))
     line, frames = kernels[0, mask[0], 1], np.arange(11)
     np.testing.assert_allclose(
         [each[0, 1] for each in found], pooled_by_loops(line, frames, frames), atol=1e-5
