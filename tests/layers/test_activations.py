@@ -68,7 +68,7 @@ def test_half_precision_is_as_near_to_the_formula_as_kerass(dtype):
 
 @of_tensorflow
 def test_training_keeps_two_arrays():
-    """What forward operations of a graph give to those of the gradient: the unit for a product, and its slope."""
+    """The unit, for the product behind it, and its slope: what operations give to those of the gradient."""
     import tensorflow as tf
 
     weights = tf.random.normal((4, 4))
