@@ -22,6 +22,7 @@ from keras_selfattn.models.audio.log_mel import (
 )
 
 Tensor = Any
+_ragged: Any = tf.RaggedTensor
 # From the first sample and a count, int64 `[]`, to so many samples, float32 `[count]`; 0 beyond both ends.
 Reader = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,35 +30,73 @@ Reader = Callable[[Tensor, Tensor], Tensor]
 _TOGETHER = 1000
 
 
-def log_mel(read: Reader, samples: Tensor, rate: Tensor, bank: LogMel) -> Tensor:
-    """Return the log-mel frames of a recording, float32 `[T, M]`; a block of it at a time is decoded.
+class Sound(NamedTuple):
+    """A recording that is decoded as it is read.
 
     Args:
-        read: of the recording's samples.
-        samples: int64 `[]`, their number.
-        rate: int64 `[]`, samples a second, in Hz.
+        read: of its samples.
+        samples: their number, int64 `[]`.
+        rate: samples a second, in Hz, int64 `[]`.
+    """
+
+    read: Reader
+    samples: Tensor
+    rate: Tensor
+
+
+def log_mel(sound: Callable[[Tensor], Sound], rows: Tensor, bank: LogMel) -> Tensor:
+    """Return the log-mel frames of recordings, padded with NaN, float32 `[B, T, M]`.
+
+    They are computed one after the other, and a block at a time: no more of a recording is decoded. The frames
+    of an hour take 60 MB, so no copy of them is made that is not needed.
+
+    Args:
+        sound: from the number of a row, int32 `[]`, to its recording.
+        rows: B, int32 `[]`.
         bank: the filter bank.
     """
-    resampled = _resampled(read, rate, bank.rate)
-    length = _upwards(samples * bank.rate, rate)  # after resampling
+
+    def row(place: Tensor, blocks: Tensor, found: Any, lengths: Any) -> tuple[Tensor, Tensor, Any, Any]:
+        found, blocks, count = _write_blocks(found, blocks, sound(place), bank)
+        return place + 1, blocks, found, lengths.write(place, count[None])
+
+    found, lengths = (
+        tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False) for dtype in (tf.float32, tf.int64)
+    )
+    _, blocks, found, lengths = tf.while_loop(
+        lambda place, *_: place < rows, row, (0, 0, found, lengths), parallel_iterations=1
+    )
+    # Without a block or a row there is nothing to concatenate.
+    frames = found.write(blocks, tf.zeros([0, bank.bands])).concat()
+    frames = tf.ensure_shape(frames, [None, bank.bands])
+    lengths = lengths.write(rows, tf.zeros([0], tf.int64)).concat()
+
+    def together() -> Tensor:
+        return _ragged.from_row_lengths(frames, lengths, validate=False).to_tensor(float("nan"))
+
+    padded = tf.cond(rows == 1, lambda: frames[None], together)
+    return tf.ensure_shape(padded, [None, None, bank.bands])
+
+
+def _write_blocks(found: Any, blocks: Tensor, sound: Sound, bank: LogMel) -> tuple[Any, Tensor, Tensor]:
+    """Write the blocks of a recording behind others; return the array, the number of all, and of the frames."""
+    resampled = _resampled(sound.read, sound.rate, bank.rate)
+    length = _upwards(sound.samples * bank.rate, sound.rate)  # after resampling
     count = _upwards(length, bank.hop)  # T
 
-    def block(first: Tensor, found: Any) -> tuple[Tensor, Any]:
+    def block(first: Tensor, place: Tensor, found: Any) -> tuple[Tensor, Tensor, Any]:
         frames = tf.minimum(count - first, _TOGETHER)
         begin, needed = first * bank.hop, (frames - 1) * bank.hop + bank.frame
         # The filter rings beyond the end; a frame there has zeros.
         part = resampled(begin, tf.minimum(needed, length - begin))
         part = _frames(tf.pad(part, [[0, needed - tf.size(part, tf.int64)]]), frames, bank)
-        return first + frames, found.write(tf.cast(first // _TOGETHER, tf.int32), part)
+        return first + frames, place + 1, found.write(place, part)
 
-    found = tf.TensorArray(
-        tf.float32, 0, dynamic_size=True, infer_shape=False, element_shape=[None, bank.bands]
-    )
     start = tf.constant(0, tf.int64)
-    _, found = tf.while_loop(lambda first, _: first < count, block, (start, found), parallel_iterations=1)
-    # Without a frame there is no block, and nothing to concatenate.
-    found = tf.cond(count > 0, found.concat, lambda: tf.zeros([0, bank.bands]))
-    return tf.ensure_shape(found, [None, bank.bands])
+    _, blocks, found = tf.while_loop(
+        lambda first, *_: first < count, block, (start, blocks, found), parallel_iterations=1
+    )
+    return found, blocks, count
 
 
 def _frames(samples: Tensor, frames: Tensor, bank: LogMel) -> Tensor:

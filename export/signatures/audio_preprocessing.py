@@ -3,7 +3,7 @@
 Axes: B (batch), N (samples), T (frames), M (mel bands), P (positions).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,13 @@ from keras_selfattn.rows.recordings import as_recordings
 from keras_selfattn.rows.wav_files import HIGHEST_RATE, LOUDEST, LOWEST_RATE, wav_bytes
 from keras_selfattn.serving.wire.signature_names import AUDIO
 
-from .audio_graph import log_mel
+from .audio_graph import Sound, log_mel
 from .model_signatures import Graphs, Signature
 from .raw_front import RawFront, front_of
 from .trial_requests import Request, in_batches
 from .wav_graph import wav_format, wav_samples
 
 Tensor = Any
-_ragged: Any = tf.RaggedTensor
 
 # Frames of a position: two convolutions halve them.
 _FRAMES = 4
@@ -58,26 +57,26 @@ class AudioFront(RawFront):
     def __call__(self, *raw: Tensor) -> Tensor:
         files = raw[0]
 
-        def frames(row: Tensor) -> Tensor:
+        def sound(row: Tensor) -> Sound:
             file = files[row]
             form = wav_format(file)
-            return log_mel(
-                lambda first, count: wav_samples(file, form, first, count), form.frames, form.rate, self._bank
+            return Sound(
+                lambda first, count: wav_samples(file, form, first, count), form.frames, form.rate
             )
 
-        return self._padded(frames, tf.size(files))
+        return log_mel(sound, tf.size(files), self._bank)
 
     def from_samples(self, *raw: Tensor) -> Tensor:
         """Return the frames of samples `[B, N]` with their lengths and rates `[B]`, float32 `[B, T, M]`."""
         samples, lengths, rates = raw
 
-        def frames(row: Tensor) -> Tensor:
+        def sound(row: Tensor) -> Sound:
             with tf.control_dependencies([_checked(samples[row], lengths[row], rates[row])]):
                 length, rate = tf.cast(lengths[row], tf.int64), tf.cast(rates[row], tf.int64)
             real = samples[row][:length]
-            return log_mel(lambda first, count: _block(real, first, count), length, rate, self._bank)
+            return Sound(lambda first, count: _block(real, first, count), length, rate)
 
-        return self._padded(frames, tf.size(lengths))
+        return log_mel(sound, tf.size(lengths), self._bank)
 
     def places(self, *raw: Tensor) -> dict[str, Tensor]:
         """Return begin and end of each position in seconds, float32 `[B, P, 2]`; both the end behind it."""
@@ -131,27 +130,6 @@ class AudioFront(RawFront):
     def _explained(self, *raw: Tensor) -> Tensor:
         """Return the first frames: the weights of all pairs of an hour's positions would fill the memory."""
         return self(*raw)[:, : _FRAMES * EXPLAINED_TOKENS]
-
-    def _padded(self, frames: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-        """Return the frames of each row, one after the other, padded with NaN, float32 `[B, T, M]`."""
-
-        def step(row: Tensor, values: Any, lengths: Any) -> tuple[Tensor, Any, Any]:
-            found = frames(row)
-            return row + 1, values.write(row, found), lengths.write(row, tf.shape(found)[:1])
-
-        values, lengths = (
-            tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False) for dtype in (tf.float32, tf.int32)
-        )
-        _, values, lengths = tf.while_loop(
-            lambda row, *_: row < rows, step, (0, values, lengths), parallel_iterations=1
-        )
-        # Without a row there is nothing to concatenate.
-        values, lengths = (
-            values.write(rows, tf.zeros([0, self._bank.bands])),
-            lengths.write(rows, tf.zeros([0], tf.int32)),
-        )
-        together = _ragged.from_row_lengths(values.concat(), lengths.concat(), validate=False)
-        return tf.ensure_shape(together.to_tensor(float("nan")), [None, None, self._bank.bands])
 
 
 def _block(samples: Tensor, first: Tensor, count: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_selfattn.export.signatures.audio_graph import log_mel
+from keras_selfattn.export.signatures.audio_graph import Sound, log_mel
 from keras_selfattn.models.audio.log_mel import LogMel, Resampling
 
 RANDOM = np.random.default_rng(0)
@@ -30,7 +30,8 @@ def reader(samples):
 def traced(bank):
     @tf.function(input_signature=[NUMBERS, NUMBER])
     def frames(samples, rate):
-        return log_mel(reader(samples), tf.size(samples, tf.int64), rate, bank)
+        sound = Sound(reader(samples), tf.size(samples, tf.int64), rate)
+        return log_mel(lambda _: sound, tf.constant(1), bank)[0]
 
     return frames
 
