@@ -35,6 +35,7 @@ class Sample:
         settings: of the model, so that it is small.
         reading: arguments of the reader.
         start: writes the pretrained model that it begins with into a folder, and returns its path.
+        apart: the most by which a server's answers may differ.
     """
 
     write: Any
@@ -42,6 +43,7 @@ class Sample:
     settings: dict[str, Any]
     reading: dict[str, Any] = field(default_factory=dict)
     start: Any = None
+    apart: float = 1e-5
 
 
 def _written(folder: Path, name: str, lines: list[str]) -> Path:
@@ -147,7 +149,8 @@ SAMPLES = {
         {"text": "question", "text_pair": "answer"},
     ),
     "images": Sample(_images, "probabilities", {**_SMALL, "patch_size": 2, "augment": False}),
-    "audio": Sample(_audio, "probabilities", {**_SMALL, "augment": False, "kernels": 50}),
+    # NumPy and TensorFlow round frames of sound differently, and random convolutions have steep slopes.
+    "audio": Sample(_audio, "probabilities", {**_SMALL, "augment": False, "kernels": 50}, apart=1e-4),
     "tokens": Sample(_tokens, "probabilities", {**_SMALL, "members": 1}),
     "series": Sample(_series, "probabilities", {**_SMALL, "kernels": 50}),
     "regression": Sample(
@@ -294,12 +297,12 @@ def test_the_server_answers_as_the_model_and_explains_it(walk):
         for row, expected in zip(rows, wanted, strict=True):
             asked = front.asked(row)
             found = client.predict(asked)[output]
-            check_equal(found, expected, atol=1e-5)
+            check_equal(found, expected, walk.sample.apart)
             explained = client.predict(asked, signature="explain")
             assert explained["weights"].shape[0] == len(found)
             assert np.isfinite(explained["weights"]).all()
         for found in asked_over_rest(server.rest_url, front.asked(rows[0]), output):
-            check_equal(found, wanted[0], atol=1e-5)
+            check_equal(found, wanted[0], walk.sample.apart)
 
 
 def test_every_task_has_a_sample():

@@ -14,6 +14,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.audio.log_mel import FRAMES_A_SECOND, LogMel, Resampling
 from keras_selfattn.models.audio.mel_layers import (
     ConvSubsampling,
+    EncoderByParts,
     MelFrames,
     SpecAugment,
     WindowedConvolutions,
@@ -186,7 +187,8 @@ class AudioClassifier(Classifier):
         if config.augment:
             x = SpecAugment(dtype=policy, name="augmentation")(x)
         x = ConvSubsampling(config.width, config.channels, dtype=policy, name="subsampling")(x)  # [B, P, D]
-        x = pooled(encoded(x, config, policy, config.window), config.dropout, policy)  # [B, D]
+        x = encoded(x, config, policy, config.window, kind=EncoderByParts)  # [B, P, D]
+        x = pooled(x, config.dropout, policy)  # [B, D]
         if not config.kernels:
             return keras.Model(frames, head.outputs(x), name="core")
         convolutions = WindowedConvolutions(config.kernels, self.longest or 1, name="wide")

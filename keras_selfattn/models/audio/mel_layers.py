@@ -3,12 +3,14 @@
 Axes: B (batch), T (frames), M (mel bands), P (positions), C (channels), D (width).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers import Encoder
 from keras_selfattn.layers.activations import gelu
 from keras_selfattn.layers.attention_math import at_least_one
 from keras_selfattn.layers.tensorflow import builds_portable_graph
@@ -25,6 +27,8 @@ _MOST = 20.0
 _TAPS, _STEP, _SEEN = 3, 4, 2
 # Frames of a window of random convolutions: 10 s.
 _WINDOW = 1000
+# Positions of a part of the encoder: 100 s. Recordings from two parts on are computed by parts.
+_PART = 2500
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -301,6 +305,67 @@ class ConvSubsampling(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "width": self.width, "channels": self.channels}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class EncoderByParts(Encoder):
+    """`Encoder` with a window, whose memory outside of training is that of 100 s, but for inputs and outputs.
+
+    A part of a long recording is computed with as many positions on either side as all windows together
+    reach, so that its outputs are those of the whole recording. With attention weights, or for another
+    runtime, everything is computed at once.
+
+    Example:
+
+        >>> import numpy as np
+        >>> EncoderByParts(1, 2, window=4)(np.zeros((1, 9, 8), "float32")).shape
+        TensorShape([1, 9, 8])
+    """
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+        distances: Tensor | None = None,
+    ) -> Tensor:
+        whole = super().call
+        length: Any = ops.shape(inputs)[1]
+        others = (valid_lens, attention_mask, distances)
+        at_once = (
+            training or return_weights or builds_portable_graph() or any(each is not None for each in others)
+        )
+        if at_once or (isinstance(length, int) and length < 2 * _PART):
+            return whole(inputs, mask, *others[:2], training, return_weights, distances)
+        if isinstance(length, int):
+            return self._by_parts(whole, inputs, mask, length)
+        return ops.cond(
+            length < 2 * _PART,
+            lambda: whole(inputs, mask, training=training),
+            lambda: self._by_parts(whole, inputs, mask, length),
+        )
+
+    def _by_parts(self, whole: Callable[..., Tensor], x: Tensor, mask: Tensor | None, length: Any) -> Tensor:
+        """Return what the whole encoder would."""
+        seen = sum(block.window for block in self.blocks)
+        real = ops.ones_like(x[:, :, 0], dtype="bool") if mask is None else mask
+        rows, features = ops.shape(x)[0], x.shape[2]
+        parts, size = (length + _PART - 1) // _PART, _PART + 2 * seen
+
+        def part(place: Tensor) -> Tensor:
+            begin = ops.minimum(place * _PART, length - _PART)  # the last one ends with the recording
+            first = ops.clip(begin - seen, 0, length - size)
+            near = ops.slice(x, (0, first, 0), (rows, size, features))
+            found = whole(near, ops.slice(real, (0, first), (rows, size)))
+            return ops.slice(found, (0, begin - first, 0), (rows, _PART, features))
+
+        found: Any = ops.moveaxis(ops.map(part, ops.arange(parts)), 0, 1)  # [B, parts, 2500, D]
+        found = ops.reshape(found, (rows, parts * _PART, features))
+        before = (parts - 1) * _PART
+        return ops.concatenate([found[:, :before], found[:, before + parts * _PART - length :]], axis=1)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")

@@ -16,21 +16,31 @@ Tensor = Any
 
 
 def encoded(
-    x: Tensor, config: EncoderConfig, policy: Any, window: int | None = None, dropout: float | None = None
+    x: Tensor,
+    config: EncoderConfig,
+    policy: Any,
+    window: int | None = None,
+    dropout: float | None = None,
+    kind: type[layers.Encoder] = layers.Encoder,
 ) -> Tensor:
     """Return masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`.
 
     With `window`, each position attends only to so many on either side. `dropout` is the rate at the
-    encoder's input, by default the config's.
+    encoder's input, by default the config's; `kind` is the encoder's class.
     """
     dropout = config.dropout if dropout is None else dropout
     x = layers.SinusoidalPositionEncoding(dropout=dropout, dtype=policy, name="positions")(x)
-    return encoder(config, policy, window)(x)
+    return encoder(config, policy, window, kind)(x)
 
 
-def encoder(config: EncoderConfig, policy: Any, window: int | None = None) -> keras.layers.Layer:
+def encoder(
+    config: EncoderConfig,
+    policy: Any,
+    window: int | None = None,
+    kind: type[layers.Encoder] = layers.Encoder,
+) -> keras.layers.Layer:
     """Return the encoder of a config."""
-    return layers.Encoder(
+    return kind(
         config.num_layers,
         config.num_heads,
         config.feed_forward_dim,

@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 
 from keras_selfattn import layers
+from keras_selfattn.models.audio import mel_layers
 from keras_selfattn.models.audio.mel_layers import (
     ConvSubsampling,
+    EncoderByParts,
     MelFrames,
     SpecAugment,
     WindowedConvolutions,
@@ -188,7 +190,10 @@ def test_random_convolutions_of_long_rows_are_the_mean_of_their_windows():
     assert not np.asarray(layer(x, mask=mask, training=True)).any()
 
 
-@pytest.mark.parametrize("layer", [MelFrames(), SpecAugment(seed=3), ConvSubsampling(6, channels=3)])
+@pytest.mark.parametrize(
+    "layer",
+    [MelFrames(), SpecAugment(seed=3), ConvSubsampling(6, channels=3), EncoderByParts(1, 2, window=3)],
+)
 def test_layers_are_made_again_from_their_config(layer):
     again = type(layer).from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
@@ -209,6 +214,48 @@ def test_positions_of_long_recordings_are_those_of_all_frames_at_once(length, kn
     if known and length == 1999:  # under XLA every size is known
         compiled = tf.function(layer, jit_compile=True)
         np.testing.assert_allclose(compiled(x, mask), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [99, 100, 101, 149, 150, 233])
+@pytest.mark.parametrize("known", [False, True])
+def test_an_encoder_of_long_recordings_is_that_of_all_positions(length, known, monkeypatch):
+    monkeypatch.setattr(mel_layers, "_PART", 50)
+    layer, x = EncoderByParts(2, 2, window=7, seed=0), random(3, length, 8)
+    mask = np.arange(length)[None] < np.array([[length], [length - 40], [0]])
+    wanted = np.asarray(layers.Encoder.call(_built(layer), tf.constant(x), tf.constant(mask)))
+    called = []
+    monkeypatch.setattr(EncoderByParts, "_by_parts", _noted(EncoderByParts._by_parts, called))
+    traced = tf.function(layer, input_signature=[tf.TensorSpec([None, None, 8]), KNOWN])
+    found = np.asarray(layer(x, mask=mask) if known else traced(x, mask))
+    np.testing.assert_allclose(found, wanted, atol=2e-6)
+    assert bool(called) == (length >= 100 or not known)
+    if known and length == 233:
+        np.testing.assert_allclose(tf.function(layer, jit_compile=True)(x, mask), wanted, atol=1e-5)
+        np.testing.assert_allclose(layer(x), layers.Encoder.call(layer, tf.constant(x)), atol=2e-6)
+        for options in ({"return_weights": True}, {"attention_mask": np.ones((length, length), bool)}):
+            called.clear()
+            layer(x, mask=mask, **options)
+            assert not called
+
+
+def _built(layer):
+    layer.build((None, None, 8))
+    return layer
+
+
+def _noted(method, calls):
+    return lambda *args: (calls.append(None), method(*args))[1]
+
+
+def test_the_memory_of_an_encoder_does_not_grow_with_a_recording():
+    """All positions at once have a hidden layer of 64 times the features of the inputs."""
+    layer = _built(EncoderByParts(2, 2, 512, window=64))
+    traced = tf.function(layer, input_signature=[tf.TensorSpec([1, 50_000, 8])])
+    graph = traced.get_concrete_function().graph
+    inside = graph.as_graph_def().library.function
+    sizes = [output.shape.num_elements() or 0 for each in graph.get_operations() for output in each.outputs]
+    assert inside, "the parts are functions of their own"
+    assert 50_000 * 8 <= max(sizes) < 50_000 * 8 * 1.1
 
 
 def test_the_memory_of_convolutions_does_not_grow_with_a_recording():
