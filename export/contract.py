@@ -103,7 +103,7 @@ def _raw_contract(
     return Contract(
         task=f"{front.subject}-{model.head.task}",
         signatures=signatures,
-        tracked=[*weights.tracked, *front.tracked],
+        tracked=[*weights.tracked, *weights.read_beside(_graphs(signatures)), *front.tracked],
         labels=getattr(model, "labels", None),
         vocabulary_size=getattr(_vocabulary(model), "size", None),
         config=model.config.summary(),
@@ -112,6 +112,10 @@ def _raw_contract(
         named=front.named,
         made_up=not real and samples is None,
     )
+
+
+def _graphs(signatures: Mapping[str, Signature]) -> Iterator[Any]:
+    return (signature.concrete.graph for signature in signatures.values())
 
 
 def _vocabulary(model: RawModel) -> Any:
@@ -144,7 +148,7 @@ def _model_contract(
     return Contract(
         task=answers.task,
         signatures=signatures,
-        tracked=[*weights.tracked, *front.tracked],
+        tracked=[*weights.tracked, *weights.read_beside(_graphs(signatures)), *front.tracked],
         labels=None if labels is None else list(labels),
         vocabulary_size=None,
         config={"name": model.name, "parameters": model.count_params()},

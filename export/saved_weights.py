@@ -1,6 +1,6 @@
 """A model's weights in the file: unchanged, or in a narrower type and widened once when it is loaded."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,6 +45,10 @@ class Weights:
         """Let the model compute with these weights while the block runs."""
         yield
 
+    def read_beside(self, graphs: Iterable[Any]) -> list[Any]:
+        """Return variables to save as well, because functions of signatures read them in spite of `used`."""
+        return []
+
     @property
     def size(self) -> int:
         """Bytes of the saved weights."""
@@ -77,8 +81,13 @@ class Int8Weights(Weights):
                 "it is as fast as in float32."
             )
         self._constants = ConstantKernels(kernels)
-        held = {id(kernel.value) for kernel in kernels}
-        self.tracked = [item for item in self.tracked if id(item) not in held]
+        self._held = {id(kernel.value): kernel.value for kernel in kernels}
+        self.tracked = [item for item in self.tracked if id(item) not in self._held]
+
+    def read_beside(self, graphs: Iterable[Any]) -> list[Any]:
+        # Such as weights that are tied by hand.
+        read = {id(variable) for graph in graphs for variable in graph.variables}
+        return [variable for key, variable in self._held.items() if key in read]
 
     @contextmanager
     def used(self) -> Iterator[None]:

@@ -144,6 +144,33 @@ def test_a_model_without_such_kernels_is_refused(tmp_path):
         export_saved_model(model, tmp_path, precision="int8")
 
 
+class Tied(keras.layers.Layer):
+    """A product with the kernel of another layer, in float32."""
+
+    def __init__(self, owner, **kwargs):
+        super().__init__(**kwargs)
+        self._owner = [owner]  # in a list, or its weights would be this layer's, too
+
+    def call(self, inputs):
+        kernel = next(w for w in self._owner[0].weights if w.path.endswith("feed_forward/hidden/kernel"))
+        return keras.ops.matmul(inputs, kernel)
+
+
+@pytest.mark.process
+def test_a_kernel_that_is_read_elsewhere_too_is_written_in_both_forms(tmp_path, unchecked):
+    values, encoder = keras.Input((16,), name="values"), layers.Encoder(1, 2, feed_forward_dim=128, seed=0)
+    x = encoder(keras.layers.Reshape((1, 16))(values))
+    model = keras.Model(values, Tied(encoder)(keras.layers.Flatten()(x)))
+    asked = np.random.default_rng(0).normal(size=(5, 16)).astype("float32")
+    path = export_saved_model(model, tmp_path, precision="int8")
+    variables = [tuple(each.shape) for each in tf.saved_model.load(str(path)).tracked]
+    assert (16, 128) in variables
+    assert (128, 16) not in variables
+    wanted = np.asarray(model(asked))
+    (found,) = answers(path, values=asked).values()
+    assert 0 < np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
 def test_a_quantized_model_is_refused(tmp_path):
     model = series_model()
     model.get_layer("head").quantize("int8")

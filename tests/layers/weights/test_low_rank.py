@@ -84,7 +84,7 @@ def test_a_block_updates_the_feed_forward_network_as_dense_layers_do():
     filled(block)
     assert sorted(path.rsplit("/", 1)[-1] for path in factors(block)) == ["gate", "hidden", "output"]
     dense = block._feed_forward._hidden
-    theirs = keras.layers.Dense(dense.units, "gelu")
+    theirs = keras.layers.Dense(dense.units)
     theirs.build((None, WIDTH))
     theirs.set_weights([array(dense.kernel), array(dense.bias)])
     theirs.enable_lora(2)
