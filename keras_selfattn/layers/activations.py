@@ -58,8 +58,10 @@ def _of_error(x: Tensor) -> Tensor:
 def _with_slope(x: Tensor) -> tuple[Tensor, Callable]:
     """Return the unit, whose slope is computed beside it: its gradient needs no other array."""
     wide: Any = ops.cast(x, wide_dtype(x.dtype))  # in half precision, so that each result is rounded once
-    below = 0.5 + 0.5 * ops.erf(_ROOT_HALF * wide)  # the share of a normal distribution below x
-    slope = ops.cast(below + wide * (_PEAK * ops.exp(-0.5 * ops.square(wide))), x.dtype)
+    error: Any = ops.erf(_ROOT_HALF * wide)
+    below = 0.5 + 0.5 * error  # the share of a normal distribution below x
+    bell: Any = ops.exp(-0.5 * wide * wide)
+    slope = ops.cast(below + wide * (_PEAK * bell), x.dtype)
     return ops.cast(wide * below, x.dtype), lambda upstream: upstream * slope
 
 

@@ -85,7 +85,8 @@ class DistanceBias(PositionStrategy):
         biases = ops.cast(learned["distance_bias"], wide_dtype(query.dtype))  # [K, H]
         rows = ops.clip(distance, -1, self.edge_kinds + self.max_distance) + 1  # [B, 1, T, S]
         # A row of numbers for each head, so that no axis of heads is moved behind.
-        return ops.concatenate([ops.take(of_head, rows) for of_head in ops.unstack(biases, axis=1)], axis=1)
+        heads: Any = ops.unstack(biases, axis=1)
+        return ops.concatenate([ops.take(of_head, rows) for of_head in heads], axis=1)
 
     def get_config(self) -> dict[str, Any]:
         return {"max_distance": self.max_distance, "edge_kinds": self.edge_kinds}
