@@ -47,8 +47,8 @@ class Sound(NamedTuple):
 def log_mel(sound: Callable[[Tensor], Sound], rows: Tensor, bank: LogMel) -> Tensor:
     """Return the log-mel frames of recordings, padded with NaN, float32 `[B, T, M]`.
 
-    They are computed one after the other, and a block at a time: no more of a recording is decoded. The frames
-    of an hour take 60 MB, so no copy of them is made that is not needed.
+    They are computed one after the other, and a block at a time: no more of a recording is decoded. Frames of
+    an hour take 60 MB, so no copy of them is made that is not needed.
 
     Args:
         sound: from the number of a row, int32 `[]`, to its recording.
@@ -79,7 +79,7 @@ def log_mel(sound: Callable[[Tensor], Sound], rows: Tensor, bank: LogMel) -> Ten
 
 
 def _write_blocks(found: Any, blocks: Tensor, sound: Sound, bank: LogMel) -> tuple[Any, Tensor, Tensor]:
-    """Write the blocks of a recording behind others; return the array, the number of all, and of the frames."""
+    """Write a recording's blocks behind others; return the array, the number of all, and of the frames."""
     resampled = _resampled(sound.read, sound.rate, bank.rate)
     length = _upwards(sound.samples * bank.rate, sound.rate)  # after resampling
     count = _upwards(length, bank.hop)  # T

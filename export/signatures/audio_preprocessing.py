@@ -60,9 +60,7 @@ class AudioFront(RawFront):
         def sound(row: Tensor) -> Sound:
             file = files[row]
             form = wav_format(file)
-            return Sound(
-                lambda first, count: wav_samples(file, form, first, count), form.frames, form.rate
-            )
+            return Sound(lambda first, count: wav_samples(file, form, first, count), form.frames, form.rate)
 
         return log_mel(sound, tf.size(files), self._bank)
 
