@@ -77,11 +77,10 @@ class MelFrames(keras.layers.Layer):
         inputs = ops.cast(inputs, "float32")
         real = ops.expand_dims(real_frames(inputs), 2)  # [B, T, 1]
         values = ops.where(real, inputs, 0.0)
-        known = ops.cast(real, "float32")
-        count = ops.sum(known, axis=(1, 2), keepdims=True) * inputs.shape[-1]
+        count = ops.sum(ops.cast(real, "float32"), axis=(1, 2), keepdims=True) * inputs.shape[-1]
         loudness = ops.sum(values, axis=(1, 2), keepdims=True) / ops.maximum(count, 1.0)
         scaled = (values - (loudness + self.mean)) / self.deviation
-        return ops.clip(scaled, -_MOST, _MOST) * known
+        return ops.where(real, ops.clip(scaled, -_MOST, _MOST), 0.0)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
         return real_frames(inputs)
