@@ -263,7 +263,9 @@ def test_a_rate_may_be_zero_or_one_and_nothing_beyond(name, rate):
     everything = kind.from_config({**config, rate: 1.0})
     assert np.isfinite(array(everything(inputs(), training=True))).all()
     nothing = kind.from_config({**config, **{other: 0.0 for other in RATES if other in config}})
-    np.testing.assert_array_equal(array(nothing(inputs(), training=True)), array(nothing(inputs())))
+    # Not to the last bit: GELU has a form of its own in training.
+    in_training = array(nothing(inputs(), training=True))
+    np.testing.assert_allclose(in_training, array(nothing(inputs())), rtol=0, atol=1e-6)
     assert not [variable for variable in nothing.variables if "seed" in variable.path]
 
 
