@@ -85,9 +85,9 @@ class Int8Weights(Weights):
         self.tracked = [item for item in self.tracked if id(item) not in self._held]
 
     def read_beside(self, graphs: Iterable[Any]) -> list[Any]:
-        # Such as weights that are tied by hand.
-        read = {id(variable) for graph in graphs for variable in graph.variables}
-        return [variable for key, variable in self._held.items() if key in read]
+        # Such as weights that are tied by hand. A graph has more variables than it reads.
+        read = {id(outside) for graph in graphs for outside, _ in graph.captures}
+        return [variable for variable in self._held.values() if id(variable.handle) in read]
 
     @contextmanager
     def used(self) -> Iterator[None]:

@@ -167,7 +167,7 @@ OPTIONS = (
         "Random convolutions beside attention; 0 for none.",
         kind=int,
         least=0,
-        without="4000, of audio 2000",
+        without="4000, of audio 1000",
     ),
     OptionSpec(
         "--no-positions",

@@ -144,6 +144,18 @@ def test_a_model_without_such_kernels_is_refused(tmp_path):
         export_saved_model(model, tmp_path, precision="int8")
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("make", [series_model, token_model])
+def test_kernels_are_constants_and_not_variables_as_well(tmp_path, unchecked, make):
+    model = make()
+    path = export_saved_model(model, tmp_path, precision="int8")
+    held = {kernel.path for kernel in multiplied_kernels(model)}
+    others = sum(each.value.shape.num_elements() * 4 for each in model.weights if each.path not in held)
+    written = [each for each in tf.saved_model.load(str(path)).tracked if isinstance(each, tf.Variable)]
+    assert held
+    assert sum(each.shape.num_elements() * 4 for each in written) <= others
+
+
 class Tied(keras.layers.Layer):
     """A product with the kernel of another layer, in float32."""
 

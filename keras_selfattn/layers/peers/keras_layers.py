@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.layers.activations import gelu_tanh
+from keras_selfattn.layers.feed_forward import gelu_tanh
 from keras_selfattn.layers.peers.contents import CROSS, Contents, below, numbers, within
 from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.layers.activations import gelu_tanh
+from keras_selfattn.layers.feed_forward import gelu_tanh
 from keras_selfattn.layers.peers.contents import CROSS, FLOATS, Contents, below, within
 from keras_selfattn.layers.weights.settings import WEIGHT_SETTINGS
 

@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.layers import Encoder
-from keras_selfattn.layers.activations import gelu
 from keras_selfattn.layers.attention_math import at_least_one
+from keras_selfattn.layers.feed_forward import gelu
 from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.images.patches import Conv2D
@@ -308,11 +308,23 @@ class ConvSubsampling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class EncoderByParts(Encoder):
-    """`Encoder` with a window, whose memory outside of training is that of 100 s, but for inputs and outputs.
+    """`Encoder` with a window. Outside of training its memory is that of 100 s, but for inputs and outputs.
 
-    A part of a long recording is computed with as many positions on either side as all windows together
-    reach, so that its outputs are those of the whole recording. With attention weights, or for another
-    runtime, everything is computed at once.
+    A part of a long recording is computed with as many positions on either side as the windows of all blocks
+    reach together, so that its outputs are those of the whole recording. With attention weights, or for
+    another runtime, everything is computed at once.
+
+    Args:
+        num_layers, num_heads, settings: as for `Encoder`; each block's `window` must be an integer.
+
+    Call arguments:
+        inputs: float `[batch, positions, features]`; the others are those of `Encoder`.
+
+    Returns:
+        As `Encoder` does.
+
+    Raises:
+        ValueError: if a block has no window.
 
     Example:
 
@@ -320,6 +332,16 @@ class EncoderByParts(Encoder):
         >>> EncoderByParts(1, 2, window=4)(np.zeros((1, 9, 8), "float32")).shape
         TensorShape([1, 9, 8])
     """
+
+    def __init__(self, num_layers: int, num_heads: int, *args: Any, **settings: Any) -> None:
+        super().__init__(num_layers, num_heads, *args, **settings)
+        windows = [block.window for block in self.blocks]
+        if not all(isinstance(window, int) for window in windows):
+            raise ValueError(
+                f"`window` must be an integer in each block, or use `Encoder`. Received {windows!r}."
+            )
+        self._seen = sum(windows)  # positions on either side of one that it depends on
+        self._shortest = max(2 * _PART, _PART + 2 * self._seen)  # of the recordings that have parts
 
     def call(
         self,
@@ -337,32 +359,32 @@ class EncoderByParts(Encoder):
         at_once = (
             training or return_weights or builds_portable_graph() or any(each is not None for each in others)
         )
-        if at_once or (isinstance(length, int) and length < 2 * _PART):
+        if at_once or (isinstance(length, int) and length < self._shortest):
             return whole(inputs, mask, *others[:2], training, return_weights, distances)
         if isinstance(length, int):
             return self._by_parts(whole, inputs, mask, length)
         return ops.cond(
-            length < 2 * _PART,
+            length < self._shortest,
             lambda: whole(inputs, mask, training=training),
             lambda: self._by_parts(whole, inputs, mask, length),
         )
 
     def _by_parts(self, whole: Callable[..., Tensor], x: Tensor, mask: Tensor | None, length: Any) -> Tensor:
-        """Return what the whole encoder would."""
-        seen = sum(block.window for block in self.blocks)
+        """Return what `whole` would, for `[B, P, D]` and a mask `[B, P]`, a part at a time."""
         real = ops.ones_like(x[:, :, 0], dtype="bool") if mask is None else mask
         rows, features = ops.shape(x)[0], x.shape[2]
-        parts, size = (length + _PART - 1) // _PART, _PART + 2 * seen
+        parts, size = (length + _PART - 1) // _PART, _PART + 2 * self._seen
 
         def part(place: Tensor) -> Tensor:
             begin = ops.minimum(place * _PART, length - _PART)  # the last one ends with the recording
-            first = ops.clip(begin - seen, 0, length - size)
-            near = ops.slice(x, (0, first, 0), (rows, size, features))
+            first = ops.clip(begin - self._seen, 0, length - size)
+            near = ops.slice(x, (0, first, 0), (rows, size, features))  # [B, size, D]
             found = whole(near, ops.slice(real, (0, first), (rows, size)))
             return ops.slice(found, (0, begin - first, 0), (rows, _PART, features))
 
         found: Any = ops.moveaxis(ops.map(part, ops.arange(parts)), 0, 1)  # [B, parts, 2500, D]
         found = ops.reshape(found, (rows, parts * _PART, features))
+        # The last part begins before the end of the one before: what both have is taken once.
         before = (parts - 1) * _PART
         return ops.concatenate([found[:, :before], found[:, before + parts * _PART - length :]], axis=1)
 

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_selfattn.layers.activations import gelu_tanh
+from keras_selfattn.layers.feed_forward import gelu_tanh
 from keras_selfattn.layers.tensorflow.int8_products import constant_kernels
 from keras_selfattn.layers.tensorflow.norm_and_bias import layer_norm
 from keras_selfattn.layers.weights.projection import Dense

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.activations import gelu
+from keras_selfattn.layers.feed_forward import gelu
 from keras_selfattn.layers.weights.projection import Dense
 
 Tensor = Any

@@ -9,7 +9,7 @@ from keras_selfattn import layers
 from keras_selfattn.export.portable.litert_file import litert_file
 from keras_selfattn.export.portable.onnx_file import onnx_file
 from keras_selfattn.export.signatures.model_signatures import MOST_ASKED
-from keras_selfattn.layers.activations import gelu_tanh
+from keras_selfattn.layers.feed_forward import gelu_tanh
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 # Of those that Keras knows by name, "glu" and "threshold" are no functions of one number.

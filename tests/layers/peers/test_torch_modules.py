@@ -11,7 +11,7 @@ from samples import LENGTH, inputs, randomised
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.layers.activations import gelu_tanh
+from keras_selfattn.layers.feed_forward import gelu_tanh
 
 pytestmark = pytest.mark.skipif(BACKEND == "jax", reason="nothing in it depends on JAX")
 torch = pytest.importorskip("torch")

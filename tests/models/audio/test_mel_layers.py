@@ -238,6 +238,22 @@ def test_an_encoder_of_long_recordings_is_that_of_all_positions(length, known, m
             assert not called
 
 
+@pytest.mark.parametrize("length", [140, 170, 171])
+def test_windows_may_reach_further_than_a_part(length, monkeypatch):
+    monkeypatch.setattr(mel_layers, "_PART", 50)
+    layer, x = _built(EncoderByParts(2, 2, window=30, seed=0)), random(1, length, 8)
+    wanted = layers.Encoder.call(layer, tf.constant(x))
+    traced = tf.function(layer, input_signature=[tf.TensorSpec([None, None, 8])])
+    for found in (layer(x), traced(x)):
+        np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize("window", [None, (3, 2)])
+def test_an_encoder_by_parts_has_windows_of_one_reach(window):
+    with pytest.raises(ValueError, match="`window` must be an integer in each block, or use `Encoder`"):
+        EncoderByParts(2, 2, window=window)
+
+
 def _built(layer):
     layer.build((None, None, 8))
     return layer

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from backend import BACKEND, array
 
-from keras_selfattn.layers.activations import gelu
+from keras_selfattn.layers.feed_forward import gelu
 
 X = np.linspace(-6, 6, 999)
 BELOW = np.array([1 + math.erf(each / 2**0.5) for each in X]) / 2
