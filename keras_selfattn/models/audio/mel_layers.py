@@ -355,12 +355,11 @@ class EncoderByParts(Encoder):
     ) -> Tensor:
         whole = super().call
         length: Any = ops.shape(inputs)[1]
-        others = (valid_lens, attention_mask, distances)
-        at_once = (
-            training or return_weights or builds_portable_graph() or any(each is not None for each in others)
-        )
+        others = {"valid_lens": valid_lens, "attention_mask": attention_mask, "distances": distances}
+        needs_all = return_weights or any(each is not None for each in others.values())
+        at_once = training or needs_all or builds_portable_graph()
         if at_once or (isinstance(length, int) and length < self._shortest):
-            return whole(inputs, mask, *others[:2], training, return_weights, distances)
+            return whole(inputs, mask, training=training, return_weights=return_weights, **others)
         if isinstance(length, int):
             return self._by_parts(whole, inputs, mask, length)
         return ops.cond(
