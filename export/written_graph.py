@@ -63,8 +63,12 @@ def finish(folder: Path, signatures: Mapping[str, Signature]) -> list[str]:
     path = folder / "saved_model.pb"
     saved_model = read_saved_model(path)
     _check(saved_model)
+    definitions = saved_model.meta_graphs[0].signature_def
     for name, signature in signatures.items():
-        definition = saved_model.meta_graphs[0].signature_def[name]
+        definition = definitions[name]
+        # TensorFlow calls a function once for each name, and a server would prepare each call's graph.
+        first = next(other for other, each in signatures.items() if each.function is signature.function)
+        definition.CopyFrom(definitions[first])
         definition.method_name = signature.method_name
         # TensorFlow's own way needs defaults of Python functions, which concrete ones do not have.
         for alias, value in signature.defaults.items():

@@ -35,8 +35,11 @@ from .trial_requests import Request
 Tensor = Any
 _ragged: Any = tf.RaggedTensor
 
-# Padding up to here, in tokens, costs less than a loop over groups of rows.
+# Padding up to here, in tokens, costs less than another group of rows.
 _PADDING = 2**14
+# Weights of a model, some 4 layers, up to which the graph may hold it twice: a lone row through 2 layers
+# takes a tenth less time so. Through 6 it takes 3 % less, and a server 2.7 CPU s more until it is ready.
+_WEIGHTS_OF_SMALL = 64
 
 
 def by_length(
@@ -45,11 +48,10 @@ def by_length(
     columns: int,
     padding_id: int,
     beside: Tensor | None = None,
+    *,
+    is_small: bool = False,
 ) -> Tensor:
-    """Return the outputs of a model for each row, `[B, C]`, with bounded padding.
-
-    If padding all rows to the longest would more than double the tokens, rows are sorted by length and go
-    through the model in groups. In a group no row is shorter than half of the longest.
+    """Return the outputs of a model for each row, float32 `[B, C]`, with bounded padding: see `_in_groups`.
 
     Args:
         ids: int32 ragged `[B, T]`, or `[B, T, K]`.
@@ -57,90 +59,94 @@ def by_length(
         columns: C.
         padding_id: the id of padding.
         beside: other inputs of each row, `[B, ...]`.
+        is_small: True if the graph may hold the model twice, so that rows of one group need no loop.
     """
-    others = [] if beside is None else [beside]
-    lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
-    padded = tf.size(lengths) * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
     values = ids.flat_values
     total = tf.size(values) if values.shape.rank == 1 else tf.shape(values)[0]
+    lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
+    together = _may_be_padded(lengths, total)
 
-    # As a separate function, a branch that is not taken costs its callers nothing.
-    @tf.function(autograph=False, experimental_attributes={"_noinline": True})
-    def in_groups(values: Tensor, splits: Tensor, *others: Tensor) -> Tensor:
-        rows = _ragged.from_row_splits(values, splits, validate=False)
-        return _in_groups(rows, others, outputs, padding_id)
+    def answers(rows: Tensor) -> list[Tensor]:
+        padded = tf.gather(ids, rows).to_tensor(padding_id)
+        return [outputs(padded if beside is None else [padded, tf.gather(beside, rows)])]
 
-    found = tf.cond(
-        padded <= 2 * total + _PADDING,
-        lambda: outputs(_joined(ids.to_tensor(padding_id), others)),
-        lambda: in_groups(ids.flat_values, ids.row_splits, *others),
-    )
+    def in_groups() -> Tensor:
+        (found,), order = _in_groups(lengths, together, answers, [tf.zeros([0, columns])])
+        return tf.gather(found, tf.math.invert_permutation(order))
+
+    def at_once() -> Tensor:
+        padded = ids.to_tensor(padding_id)
+        return outputs(padded if beside is None else [padded, beside])
+
+    if is_small:
+        # As a separate function, a branch that is not taken costs its callers nothing.
+        apart = tf.function(in_groups, autograph=False, experimental_attributes={"_noinline": True})
+        found = tf.cond(together, at_once, apart)
+    else:
+        found = in_groups()
     return tf.ensure_shape(found, [None, columns])
 
 
-def _joined(padded: Tensor, others: Sequence[Tensor]) -> Any:
-    return [padded, *others] if others else padded
-
-
-def _in_groups(
-    ids: Tensor, others: Sequence[Tensor], outputs: Callable[[Any], Tensor], padding_id: int
-) -> Tensor:
-    lengths = tf.cast(ids.row_lengths(), tf.int32)
-    order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
-    lengths = tf.gather(lengths, order)
-    rows = tf.size(order)
-
-    def group(start: Tensor, count: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        end = end_of_group(lengths, start)
-        chosen = order[start:end]
-        padded = tf.gather(ids, chosen).to_tensor(padding_id)
-        beside = [tf.gather(other, chosen) for other in others]
-        return end, count + 1, found.write(count, outputs(_joined(padded, beside)))
-
-    found = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
-    _, _, found = tf.while_loop(lambda start, *_: start < rows, group, (0, 0, found), parallel_iterations=1)
-    return tf.gather(found.concat(), tf.math.invert_permutation(order))
-
-
 def at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Return the label and the score of each token, string and float32 `[W]`, with bounded padding.
-
-    Rows go through the model in groups of similar length by the rule of `by_length`; most requests are one
-    group. There is a loop for these, too: a branch beside it would have the model twice in the graph.
+    """Return the label and the score of each token, string and float32 `[W]`: see `_in_groups`.
 
     Args:
         tokens: string ragged `[B, T]`.
         answers: from padded tokens, string `[B, T]`, to `label` and `score`, `[B, T]`.
     """
-    lengths = tf.cast(tokens.row_lengths(), tf.int32)
-    rows, places = tf.size(lengths), tf.range(tf.size(tokens.flat_values))
-    order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
-    lengths = tf.gather(lengths, order)
-    together = rows * tf.reduce_max(tf.concat([lengths, [0]], axis=0)) <= 2 * tf.size(places) + _PADDING
 
-    def group(start: Tensor, count: Tensor, labels: Any, scores: Any) -> tuple[Tensor, ...]:
-        end = tf.where(together, rows, end_of_group(lengths, start))
-        chosen = tf.gather(tokens, order[start:end])
+    def of_group(rows: Tensor) -> list[Tensor]:
+        chosen = tf.gather(tokens, rows)
         found = answers(chosen.to_tensor(""))
         place = tf.range(tf.size(chosen.flat_values, tf.int64))
         of_place = rows_at(chosen.row_splits, place)
         index = tf.stack([of_place, place - tf.gather(chosen.row_splits, of_place)], axis=1)
-        label, score = (tf.gather_nd(found[name], index) for name in (LABEL, SCORE))
-        return end, count + 1, labels.write(count, label), scores.write(count, score)
+        return [tf.gather_nd(found[name], index) for name in (LABEL, SCORE)]
 
-    labels, scores = (
-        tf.TensorArray(dtype, size=0, dynamic_size=True, infer_shape=False)
-        for dtype in (tf.string, tf.float32)
-    )
-    _, _, labels, scores = tf.while_loop(
-        lambda start, *_: start < rows, group, (0, 0, labels, scores), parallel_iterations=1
-    )
+    lengths, places = tf.cast(tokens.row_lengths(), tf.int32), tf.range(tf.size(tokens.flat_values))
+    together = _may_be_padded(lengths, tf.size(places))
+    nothing = [tf.zeros([0], tf.string), tf.zeros([0])]
+    (labels, scores), order = _in_groups(lengths, together, of_group, nothing)
     # The tokens of the sorted rows, back to the places of their rows.
-    sorted_rows = _ragged.from_row_lengths(places, lengths, validate=False)
+    sorted_rows = _ragged.from_row_lengths(places, tf.gather(lengths, order), validate=False)
     places = tf.gather(sorted_rows, tf.math.invert_permutation(order)).flat_values  # [W]
-    # Without a row there is no group, and nothing to concatenate.
-    labels, scores = labels.write(labels.size(), [""][:0]), scores.write(scores.size(), [0.0][:0])
-    return tf.gather(labels.concat(), places), tf.gather(scores.concat(), places)
+    return tf.gather(labels, places), tf.gather(scores, places)
+
+
+def _may_be_padded(lengths: Tensor, total: Tensor) -> Tensor:
+    """Return True if padding rows to the longest at most doubles their tokens, or adds few."""
+    longest = tf.reduce_max(tf.concat([lengths, [0]], axis=0))
+    return tf.size(lengths) * longest <= 2 * total + _PADDING
+
+
+def _in_groups(
+    lengths: Tensor, together: Tensor, answers: Callable[[Tensor], list[Tensor]], nothing: Sequence[Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """Return a model's answers to groups of rows of similar length, and the rows in their order, int32 `[B]`.
+
+    In a group no row is shorter than half of the longest. There is a loop even where all rows are one group:
+    a branch beside it would have the model twice in the graph, which a server then loads and prepares.
+
+    Args:
+        lengths: of the rows, int32 `[B]`.
+        together: True if they are one group whatever their lengths.
+        answers: from a group's rows, int32 `[G]`, to tensors `[N, ...]`; those of all groups are joined.
+        nothing: what `answers` would return for no row.
+    """
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    rows, lengths = tf.size(order), tf.gather(lengths, order)
+
+    def group(start: Tensor, count: Tensor, *found: Any) -> tuple[Any, ...]:
+        end = tf.where(together, rows, end_of_group(lengths, start))
+        outputs = answers(order[start:end])
+        return end, count + 1, *(each.write(count, out) for each, out in zip(found, outputs, strict=True))
+
+    found = [tf.TensorArray(none.dtype, size=0, dynamic_size=True, infer_shape=False) for none in nothing]
+    _, count, *found = tf.while_loop(
+        lambda start, *_: start < rows, group, (0, 0, *found), parallel_iterations=1
+    )
+    # Without a row there is no group, and nothing to join.
+    return [each.write(count, none).concat() for each, none in zip(found, nothing, strict=True)], order
 
 
 def end_of_group(lengths: Tensor, start: Tensor) -> Tensor:
@@ -374,7 +380,8 @@ class Graphs:
     def _answer(self, inputs: Any) -> dict[str, Tensor]:
         ids, *beside = inputs if isinstance(inputs, list) else [inputs]
         if isinstance(ids, tf.RaggedTensor):
-            outputs = by_length(ids, self._traced, self._model.output_shape[-1], PADDING_ID, *beside)
+            columns, is_small = self._model.output_shape[-1], len(self._model.weights) <= _WEIGHTS_OF_SMALL
+            outputs = by_length(ids, self._traced, columns, PADDING_ID, *beside, is_small=is_small)
         else:
             # Not the traced function: it would lose the outputs' mask, which is an attribute in Keras.
             outputs = self._outputs(inputs)

@@ -62,6 +62,21 @@ def test_the_calls_that_the_signatures_are_for_are_named(version):
     }
 
 
+@pytest.mark.process
+def test_two_names_of_one_function_are_one_call_in_the_graph(tmp_path, unchecked):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def double(x):
+        return {"doubled": 2 * x}
+
+    inputs = keras.Input((1,))
+    model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+    folder = export_saved_model(model, tmp_path, signatures={"double": double, "twice": double})
+    (graph,) = written_graph.read_saved_model(folder / "saved_model.pb").meta_graphs
+    double, twice = (graph.signature_def[name] for name in ("double", "twice"))
+    assert double == twice
+    assert double.inputs["x"].name != graph.signature_def["serving_default"].inputs["inputs"].name
+
+
 @pytest.mark.parametrize(
     ("draw", "operation"),
     [

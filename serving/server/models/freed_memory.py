@@ -10,7 +10,7 @@ _LOADS_BETWEEN_LOOKS = 64
 
 
 def give_memory_back() -> None:
-    """Make the C library return the memory of an unloaded model, most of which it would keep.
+    """Make the C library return what loading a model needed, or an unloaded one, most of which it would keep.
 
     Reference: malloc_trim(3); systems other than Linux with glibc do so by themselves, or cannot.
     """
@@ -57,3 +57,4 @@ class LoadedObjects:
             gc.unfreeze()
         gc.collect()
         gc.freeze()
+        give_memory_back()
