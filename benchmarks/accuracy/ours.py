@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.accuracy.own_process import in_own_process
 from benchmarks.accuracy.peer import accuracy, labelled, timed
-from benchmarks.accuracy.served import measure_served
+from benchmarks.accuracy.served import measure_in_int8, measure_served
 from benchmarks.accuracy.sets import Split
 from keras_selfattn import training
 from keras_selfattn.metrics.classes import calibration_error
@@ -53,6 +53,7 @@ def measure_here(task: Task, split: Split, seed: int, quick: bool) -> dict[str, 
         )
     figures = {"seconds": seconds[0], "cpu seconds": seconds[1], "best epoch": run.best_epoch}
     figures |= tested(run.model, split) | measure_served(run.model, split.test.inputs)
+    figures |= measure_in_int8(run.model, split)
     return {"figures": figures, "note": f"{task.kind}, epoch {run.best_epoch}", "choices": {}}
 
 

@@ -11,6 +11,7 @@ HEADER = (
     "set",
     "rows: train / test",
     "ours",
+    "in int8",
     "best linear",
     "which",
     "seconds",
@@ -25,6 +26,7 @@ NOTES = (
     "Ours as `keras-selfattn train` trains without a flag on all but the test rows: median of the seeds, in "
     "brackets lowest and highest. The linear model is the best of several on the validation rows, trained on "
     "those as well; of series a ridge classifier on random convolutions.",
+    "In int8: the same models by their export with `--precision int8`.",
     "Seconds of training on the wall; MB of the model, ours as a SavedModel; CPU ms of answering a single "
     "row, ours by the exported graph in TensorFlow, the linear one in Python: ours / the linear one's.",
     "Expected calibration error of ours, in brackets without the temperature fitted on the rows held out at "
@@ -42,6 +44,7 @@ def cells(result: SetResult) -> list[str]:
         result.name,
         f"{result.train_rows:,} / {result.test_rows:,}",
         _spread(mine),
+        _spread(mine, "int8 accuracy"),
         _spread(theirs),
         _most_frequent([row["note"] for row in theirs]),
         _both(mine, theirs, "seconds", 1),
@@ -92,8 +95,8 @@ def _median(rows: Sequence[dict[str, Any]], figure: str) -> float | None:
     return median(values) if values else None
 
 
-def _spread(rows: Sequence[dict[str, Any]]) -> str:
-    values = _seeds(rows, "accuracy")
+def _spread(rows: Sequence[dict[str, Any]], figure: str = "accuracy") -> str:
+    values = _seeds(rows, figure)
     if not values:
         return _NONE
     between = f" ({100 * min(values):.1f}–{100 * max(values):.1f})" if len(values) > 1 else ""
