@@ -110,8 +110,10 @@ def _as_session(tf: Any, saved_model: str) -> Run:
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
     # As in our server; see its setting `tensorflow_intra_op_parallelism`, and `session_config` there.
     options = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)
-    options.graph_options.rewrite_options.meta_optimizer_iterations = 1
-    options.graph_options.rewrite_options.disable_tfg_optimizer = True
+    rewriting = options.graph_options.rewrite_options
+    rewriting.meta_optimizer_iterations = 1
+    rewriting.disable_tfg_optimizer = True
+    rewriting.memory_optimization = rewriting.NO_MEM_OPT
     session = tf.compat.v1.Session(graph=tf.Graph(), config=options)
     with session.graph.as_default():
         signatures = tf.compat.v1.saved_model.load(session, ["serve"], saved_model).signature_def

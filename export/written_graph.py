@@ -68,7 +68,9 @@ def finish(folder: Path, signatures: Mapping[str, Signature]) -> list[str]:
         definition = definitions[name]
         # TensorFlow calls a function once for each name, and a server would prepare each call's graph.
         first = next(other for other, each in signatures.items() if each.function is signature.function)
-        definition.CopyFrom(definitions[first])
+        if first != name:
+            definition.CopyFrom(definitions[first])
+            definition.defaults.clear()
         definition.method_name = signature.method_name
         # TensorFlow's own way needs defaults of Python functions, which concrete ones do not have.
         for alias, value in signature.defaults.items():

@@ -37,7 +37,8 @@ def measure_in_int8(model: RawModel, split: Split) -> dict[str, float]:
         return {}
     with tempfile.TemporaryDirectory() as folder:
         path = export_saved_model(model, Path(folder, "model"), precision="int8")
-        answer = tf.saved_model.load(str(path)).signatures["serving_default"]
+        served = tf.saved_model.load(str(path))
+        answer = served.signatures["serving_default"]
         (name,) = answer.structured_input_signature[1]
         labels = [answer(**{name: as_request([row])})["label"].numpy()[0] for row in split.test.inputs]
     found = [np.char.decode(np.asarray(each, dtype=bytes), "utf-8").tolist() for each in labels]

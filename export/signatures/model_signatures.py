@@ -37,9 +37,9 @@ _ragged: Any = tf.RaggedTensor
 
 # Padding up to here, in tokens, costs less than another group of rows.
 _PADDING = 2**14
-# Weights of a model, some 4 layers, up to which the graph may hold it twice: a lone row through 2 layers
+# Variables of a model, of some 3 layers, up to which the graph may hold it twice: a lone row through 2 layers
 # takes a tenth less time so. Through 6 it takes 3 % less, and a server 2.7 CPU s more until it is ready.
-_WEIGHTS_OF_SMALL = 64
+_MOST_REPEATED = 64
 
 
 def by_length(
@@ -49,9 +49,12 @@ def by_length(
     padding_id: int,
     beside: Tensor | None = None,
     *,
-    is_small: bool = False,
+    may_repeat: bool = False,
 ) -> Tensor:
-    """Return the outputs of a model for each row, float32 `[B, C]`, with bounded padding: see `_in_groups`.
+    """Return the outputs of a model for each row, float32 `[B, C]`, with bounded padding.
+
+    If padding all rows to the longest would more than double the tokens, rows are sorted by length and go
+    through the model in groups. In a group no row is shorter than half of the longest.
 
     Args:
         ids: int32 ragged `[B, T]`, or `[B, T, K]`.
@@ -59,7 +62,7 @@ def by_length(
         columns: C.
         padding_id: the id of padding.
         beside: other inputs of each row, `[B, ...]`.
-        is_small: True if the graph may hold the model twice, so that rows of one group need no loop.
+        may_repeat: True if the graph may hold the model twice, so that rows of one group need no loop.
     """
     values = ids.flat_values
     total = tf.size(values) if values.shape.rank == 1 else tf.shape(values)[0]
@@ -78,7 +81,7 @@ def by_length(
         padded = ids.to_tensor(padding_id)
         return outputs(padded if beside is None else [padded, beside])
 
-    if is_small:
+    if may_repeat:
         # As a separate function, a branch that is not taken costs its callers nothing.
         apart = tf.function(in_groups, autograph=False, experimental_attributes={"_noinline": True})
         found = tf.cond(together, at_once, apart)
@@ -88,7 +91,7 @@ def by_length(
 
 
 def at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Return the label and the score of each token, string and float32 `[W]`: see `_in_groups`.
+    """Return the label and the score of each token, string and float32 `[W]`, in groups as `by_length`.
 
     Args:
         tokens: string ragged `[B, T]`.
@@ -105,8 +108,8 @@ def at_tokens(tokens: Tensor, answers: Callable[[Tensor], dict[str, Tensor]]) ->
 
     lengths, places = tf.cast(tokens.row_lengths(), tf.int32), tf.range(tf.size(tokens.flat_values))
     together = _may_be_padded(lengths, tf.size(places))
-    nothing = [tf.zeros([0], tf.string), tf.zeros([0])]
-    (labels, scores), order = _in_groups(lengths, together, of_group, nothing)
+    empty = [tf.zeros([0], tf.string), tf.zeros([0])]
+    (labels, scores), order = _in_groups(lengths, together, of_group, empty)
     # The tokens of the sorted rows, back to the places of their rows.
     sorted_rows = _ragged.from_row_lengths(places, tf.gather(lengths, order), validate=False)
     places = tf.gather(sorted_rows, tf.math.invert_permutation(order)).flat_values  # [W]
@@ -120,18 +123,18 @@ def _may_be_padded(lengths: Tensor, total: Tensor) -> Tensor:
 
 
 def _in_groups(
-    lengths: Tensor, together: Tensor, answers: Callable[[Tensor], list[Tensor]], nothing: Sequence[Tensor]
+    lengths: Tensor, together: Tensor, answers: Callable[[Tensor], list[Tensor]], empty: Sequence[Tensor]
 ) -> tuple[list[Tensor], Tensor]:
     """Return a model's answers to groups of rows of similar length, and the rows in their order, int32 `[B]`.
 
-    In a group no row is shorter than half of the longest. There is a loop even where all rows are one group:
-    a branch beside it would have the model twice in the graph, which a server then loads and prepares.
+    There is a loop even where all rows are one group: a branch beside it would have the model twice in the
+    graph, which a server then loads and prepares.
 
     Args:
         lengths: of the rows, int32 `[B]`.
         together: True if they are one group whatever their lengths.
         answers: from a group's rows, int32 `[G]`, to tensors `[N, ...]`; those of all groups are joined.
-        nothing: what `answers` would return for no row.
+        empty: what `answers` would return for no row.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     rows, lengths = tf.size(order), tf.gather(lengths, order)
@@ -141,12 +144,12 @@ def _in_groups(
         outputs = answers(order[start:end])
         return end, count + 1, *(each.write(count, out) for each, out in zip(found, outputs, strict=True))
 
-    found = [tf.TensorArray(none.dtype, size=0, dynamic_size=True, infer_shape=False) for none in nothing]
+    found = [tf.TensorArray(each.dtype, size=0, dynamic_size=True, infer_shape=False) for each in empty]
     _, count, *found = tf.while_loop(
         lambda start, *_: start < rows, group, (0, 0, *found), parallel_iterations=1
     )
-    # Without a row there is no group, and nothing to join.
-    return [each.write(count, none).concat() for each, none in zip(found, nothing, strict=True)], order
+    # Of no row, too, so that there is something to join.
+    return [each.write(count, rest).concat() for each, rest in zip(found, empty, strict=True)], order
 
 
 def end_of_group(lengths: Tensor, start: Tensor) -> Tensor:
@@ -380,8 +383,8 @@ class Graphs:
     def _answer(self, inputs: Any) -> dict[str, Tensor]:
         ids, *beside = inputs if isinstance(inputs, list) else [inputs]
         if isinstance(ids, tf.RaggedTensor):
-            columns, is_small = self._model.output_shape[-1], len(self._model.weights) <= _WEIGHTS_OF_SMALL
-            outputs = by_length(ids, self._traced, columns, PADDING_ID, *beside, is_small=is_small)
+            columns, may_repeat = self._model.output_shape[-1], len(self._model.weights) <= _MOST_REPEATED
+            outputs = by_length(ids, self._traced, columns, PADDING_ID, *beside, may_repeat=may_repeat)
         else:
             # Not the traced function: it would lose the outputs' mask, which is an attribute in Keras.
             outputs = self._outputs(inputs)

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, kernels, written_graph
+from keras_selfattn.export.signatures.model_signatures import PREDICT, REGRESS, Signature
 
 OLDEST = kernels.read(Path(written_graph.__file__).with_name("tensorflow-2.16.txt").read_text())
 
@@ -62,19 +64,32 @@ def test_the_calls_that_the_signatures_are_for_are_named(version):
     }
 
 
-@pytest.mark.process
-def test_two_names_of_one_function_are_one_call_in_the_graph(tmp_path, unchecked):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
-    def double(x):
-        return {"doubled": 2 * x}
-
-    inputs = keras.Input((1,))
-    model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
-    folder = export_saved_model(model, tmp_path, signatures={"double": double, "twice": double})
-    (graph,) = written_graph.read_saved_model(folder / "saved_model.pb").meta_graphs
-    double, twice = (graph.signature_def[name] for name in ("double", "twice"))
-    assert double == twice
-    assert double.inputs["x"].name != graph.signature_def["serving_default"].inputs["inputs"].name
+def test_two_names_of_one_function_are_one_call_in_the_graph(tmp_path):
+    spec = tf.TensorSpec([None], tf.float32, name="x")
+    twice = tf.function(lambda x: {"y": 2 * x}, input_signature=[spec])
+    signatures = {
+        "twice": Signature(twice, [], defaults={"x": np.array([1], "float32")}),
+        "double": Signature(twice, [], REGRESS),
+        "triple": Signature(tf.function(lambda x: {"y": 3 * x}, input_signature=[spec]), []),
+    }
+    tf.saved_model.save(
+        tf.Module(), str(tmp_path), signatures={name: each.concrete for name, each in signatures.items()}
+    )
+    written_graph.finish(tmp_path, signatures)
+    written = written_graph.read_saved_model(tmp_path / "saved_model.pb").meta_graphs[0].signature_def
+    tensors = {
+        name: (each.inputs["x"].name, each.outputs["y"].name) for name, each in written.items() if each.inputs
+    }
+    assert tensors["twice"] == tensors["double"]
+    assert set(tensors["twice"]).isdisjoint(tensors["triple"])
+    assert {name: list(written[name].defaults) for name in signatures} == {
+        "twice": ["x"],
+        "double": [],
+        "triple": [],
+    }
+    assert [written[name].method_name for name in signatures] == [PREDICT, REGRESS, PREDICT]
+    loaded = tf.saved_model.load(str(tmp_path)).signatures
+    assert [float(loaded[name](x=tf.constant([4.0]))["y"][0]) for name in signatures] == [8, 8, 12]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ _LOADS_BETWEEN_LOOKS = 64
 
 
 def give_memory_back() -> None:
-    """Make the C library return what loading a model needed, or an unloaded one, most of which it would keep.
+    """Make the C library return freed memory, most of which it would keep, after a load or an unload.
 
     Reference: malloc_trim(3); systems other than Linux with glibc do so by themselves, or cannot.
     """
@@ -47,7 +47,7 @@ class LoadedObjects:
         self._loads = 0
 
     def keep(self) -> None:
-        """Exclude all current objects from the collector.
+        """Exclude all current objects from the collector, and give freed memory back.
 
         This includes objects of running requests, whose garbage would stay for ever, so after every few loads
         a full collection runs.

@@ -21,6 +21,7 @@ from tensorflow.core.protobuf import (  # pyright: ignore[reportMissingImports]
     config_pb2,
     rewriter_config_pb2,
 )
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import pywrap_tf_session as session_api
 from tensorflow.python.client.session import Session
 from tensorflow.python.framework import errors, op_def_registry, ops
@@ -316,6 +317,10 @@ def runs_onednn() -> bool:
     return _port is None or _port.IsMklEnabled()
 
 
+def _has_gpu() -> bool:
+    return any(b":GPU:" in device for device in pywrap_tfe.TF_ListPhysicalDevices())
+
+
 def session_config(config: ServerConfig) -> Any:
     """The settings of TensorFlow's sessions, a ConfigProto.
 
@@ -337,10 +342,11 @@ def session_config(config: ServerConfig) -> Any:
     rewriting = proto.graph_options.rewrite_options
     if not rewriting.meta_optimizer_iterations:
         # A graph's first run takes a third less than with TensorFlow's two passes, and without TFG's another
-        # fifth, and without plans for a GPU's memory, which are made on CPUs, too, another tenth; later ones
-        # take as long. A file that sets the passes decides on all.
+        # fifth; later ones take as long. A file that sets the passes decides on both.
         rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
         rewriting.disable_tfg_optimizer = True
+    if not rewriting.memory_optimization and not _has_gpu():
+        # A plan for a GPU's memory, which TensorFlow makes for CPUs as well, is a tenth of a first run.
         rewriting.memory_optimization = rewriter_config_pb2.RewriterConfig.NO_MEM_OPT
     if config.per_process_gpu_memory_fraction:
         proto.gpu_options.per_process_gpu_memory_fraction = config.per_process_gpu_memory_fraction

@@ -8,7 +8,7 @@ from keras_selfattn.export import export_saved_model, written_graph
 from keras_selfattn.export.signatures import model_signatures as lengths
 
 
-def padded_shapes(rows, monkeypatch, padding, *, is_small=False):
+def padded_shapes(rows, monkeypatch, padding, *, may_repeat=False):
     """Checks the outputs for rows of given lengths; returns the shapes of the batches that the model saw."""
     monkeypatch.setattr(lengths, "_PADDING", padding)
     seen = []
@@ -21,7 +21,7 @@ def padded_shapes(rows, monkeypatch, padding, *, is_small=False):
     ids = tf.ragged.constant([[row + 1] * length for row, length in enumerate(rows)], tf.int32, 1)
     tf.config.run_functions_eagerly(True)
     try:
-        found = lengths.by_length(ids, lambda x: tf.cast(outputs(x), tf.float32), 2, 0, is_small=is_small)
+        found = lengths.by_length(ids, lambda x: tf.cast(outputs(x), tf.float32), 2, 0, may_repeat=may_repeat)
     finally:
         tf.config.run_functions_eagerly(False)
     wanted = [[(row + 1) * length, row + 1 if length else 0] for row, length in enumerate(rows)]
@@ -43,7 +43,7 @@ def padded_shapes(rows, monkeypatch, padding, *, is_small=False):
 )
 def test_rows_go_with_those_of_at_least_half_their_length(rows, shapes, monkeypatch):
     assert padded_shapes(rows, monkeypatch, padding=0) == shapes
-    of_small = padded_shapes(rows, monkeypatch, padding=0, is_small=True)
+    of_small = padded_shapes(rows, monkeypatch, padding=0, may_repeat=True)
     assert of_small == (shapes if rows else [(0, 0)])
 
 
@@ -53,8 +53,8 @@ def test_a_little_padding_is_not_worth_a_loop(monkeypatch):
 
 
 def test_rows_of_one_group_keep_their_places(monkeypatch):
-    for is_small in (True, False):
-        assert padded_shapes([2, 7, 0, 3], monkeypatch, padding=2**14, is_small=is_small) == [(4, 7)]
+    for may_repeat in (True, False):
+        assert padded_shapes([2, 7, 0, 3], monkeypatch, padding=2**14, may_repeat=may_repeat) == [(4, 7)]
 
 
 @pytest.mark.slow
@@ -72,9 +72,9 @@ def test_the_saved_graph_groups_rows_and_answers_as_it_does_row_by_row(signature
 def calls_of_the_model(folder):
     """Return how often the graph of `serving_default` calls the traced model."""
     library = written_graph.read_saved_model(folder / "saved_model.pb").meta_graphs[0].graph_def.library
-    answers = [each for each in library.function if "__answer_" in each.signature.name]
+    (answer,) = (each for each in library.function if "__answer_" in each.signature.name)
     names, found = {each.signature.name: each for each in library.function}, []
-    waiting = [answers[0]]
+    waiting = [answer]
     while waiting:
         for node in waiting.pop().node_def:
             called = [node.op, *(attribute.func.name for attribute in node.attr.values())]
@@ -87,7 +87,7 @@ def calls_of_the_model(folder):
 def test_a_large_model_is_once_in_the_graph_and_answers_as_a_small_one(
     signatures, model, version, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(lengths, "_WEIGHTS_OF_SMALL", 0)
+    monkeypatch.setattr(lengths, "_MOST_REPEATED", 0)
     large = export_saved_model(model, tmp_path / "large")
     assert (calls_of_the_model(large), calls_of_the_model(version)) == (1, 2)
     answers = tf.saved_model.load(str(large)).signatures["serving_default"]

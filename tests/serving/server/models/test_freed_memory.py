@@ -13,8 +13,9 @@ def test_what_is_kept_from_collections_is_all_that_there_is(monkeypatch):
     calls = []
     fake = SimpleNamespace(collect=lambda: calls.append("collect"), freeze=lambda: calls.append("freeze"))
     monkeypatch.setattr(memory, "gc", fake)
+    monkeypatch.setattr(memory, "give_memory_back", lambda: calls.append("give back"))
     memory.LoadedObjects().keep()
-    assert calls == ["collect", "freeze"]
+    assert calls == ["collect", "freeze", "give back"]
     assert gc.isenabled()
 
 

@@ -16,6 +16,7 @@ from serving_models import HalfPlusTwo, save
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.models import saved_model_servable
 from keras_selfattn.serving.server.models.loader import Loader
 from keras_selfattn.serving.server.models.saved_model_servable import SavedModelServable, session_config
 
@@ -79,6 +80,24 @@ def test_graphs_are_prepared_in_one_pass_unless_the_file_decides(tmp_path, text,
     rewriting = found.graph_options.rewrite_options
     assert rewriting.NumIterationsType.Name(rewriting.meta_optimizer_iterations) == passes
     assert rewriting.disable_tfg_optimizer == without_tfg
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "plan"),
+    [
+        ("", False, "NO_MEM_OPT"),
+        ("", True, "DEFAULT_MEM_OPT"),
+        ("graph_options { rewrite_options { memory_optimization: HEURISTICS } }", False, "HEURISTICS"),
+    ],
+)
+def test_memory_is_planned_for_a_gpu_or_as_the_file_says(tmp_path, monkeypatch, text, gpu, plan):
+    devices = [b"/physical_device:CPU:0"] + [b"/physical_device:GPU:0"] * gpu
+    monkeypatch.setattr(saved_model_servable.pywrap_tfe, "TF_ListPhysicalDevices", lambda: devices)
+    file = tmp_path / "session.conf"
+    file.write_text(text)
+    found = session_config(ServerConfig("m", tmp_path, tensorflow_session_config_file=file))
+    rewriting = found.graph_options.rewrite_options
+    assert rewriting.MemOptType.Name(rewriting.memory_optimization) == plan
 
 
 def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkeypatch):
