@@ -57,7 +57,7 @@ def test_a_base_install_is_numpy_and_keras():
 
 def test_all_is_the_whole_path_and_the_tests_have_it():
     parts = SETUP["options.extras_require"]["all"].strip()
-    assert parts == "keras-selfattn[client,plots,quickstart,serve,train]"
+    assert parts == "keras-selfattn[audio,client,plots,quickstart,serve,train]"
     assert "keras-selfattn[all]" in SETUP["options.extras_require"]["test"].split()
 
 

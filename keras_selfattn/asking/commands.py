@@ -136,7 +136,7 @@ TEXT_PAIR = OptionSpec(
 
 QUERY = AskingCommand(
     "query",
-    """Ask the served MODEL about texts, tokens, series or images.
+    """Ask the served MODEL about texts, tokens, series, images or recordings.
 
     Rows are TEXTS, those of --file or, without either, the lines of standard input. With --pair, each two
     TEXTS are a row.

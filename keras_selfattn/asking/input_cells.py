@@ -267,7 +267,7 @@ def _whole(cell: Any, where: str, folder: Path) -> Recording:
             state = file.stat()
             return _file_recording(file, state.st_mtime_ns, state.st_size)
         except (OSError, ValueError, DataError) as error:  # a name with a NUL in it is a ValueError
-            raise DataError(f"{where}: the file {str(file)!r} cannot be read: {error}") from error
+            raise DataError(f"{where}: the file {str(file)!r} cannot be read: {_why(error)}") from error
     if isinstance(content, bytes):
         return Recording(*decoded(content, where))
     raise DataError(f"{where}: a recording must be a file or its content. Received {content!r:.60}.")
@@ -283,4 +283,11 @@ def _content(file: Path, where: str) -> bytes:
     try:
         return file.read_bytes()
     except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
-        raise DataError(f"{where}: the file {str(file)!r} cannot be read: {error}.") from error
+        raise DataError(f"{where}: the file {str(file)!r} cannot be read: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """Return why a file cannot be read, in a sentence, without its name again."""
+    if isinstance(error, FileNotFoundError):
+        return f"There is no such file. Current folder: {Path.cwd()}."
+    return f"{error.strerror}." if isinstance(error, OSError) and error.strerror else str(error)

@@ -226,9 +226,10 @@ def _print_next(output: Path, run: "Run", version: Path, shown: LabelledRows) ->
     console.print("  from keras_selfattn.serving.client import Client", highlight=False)
     call = f'Client("localhost:8500", model="{model}").classify({texts!r})'
     console.print(f"  print({call})", soft_wrap=True, highlight=False)
-    console.print("The figures once more, and a model of your own texts:")
+    console.print("The figures once more:")
     print_command("evaluate", run.path, run.path / "held-out.csv")
-    print_command("train", "reviews.csv", "--text", "text", "--label", "label", "--output", "runs/reviews")
+    console.print("A model of your own texts, in a file with the columns text and label:")
+    print_command("train", "YOURS.csv", "--text", "text", "--label", "label", "--output", "runs/yours")
     if report := report_in_words(run.path):
         console.print(f"{report.strip()} It shows where the model is wrong.", soft_wrap=True)
 

@@ -111,14 +111,23 @@ def command(version: bool, structured_logs: bool, **settings: Any) -> None:
             "--%s has no effect here: %s", name, WITHOUT_EFFECT[name]
         )
     config = ServerConfig(**settings)
+    answers: list[Serving] = []
+
+    def on_ready(server: "Serving") -> None:
+        answers.append(server)
+        _announce(server)
+
     try:
         status = serve_forever(
-            config, on_ready=_announce, worker_setup=partial(_set_up_worker, structured_logs)
+            config, on_ready=on_ready, worker_setup=partial(_set_up_worker, structured_logs)
         )
     except ServingError as error:
         _explain(error)
         status = _FAILED_TO_START
     _give_up_unwritten()
+    if not answers and status == 0:
+        # Stopped while a model loads: its thread may abort the process at Python's own end.
+        os._exit(status)
     sys.exit(status)
 
 
@@ -204,6 +213,8 @@ def _announce(server: "Serving") -> None:
     if _sends_tokens_in_clear(config):
         words = "Tokens can be read on the way: encrypt them (--ssl_config_file, and --rest_tls for REST)."
         console.print(words, highlight=False, soft_wrap=True)
+    if config.page:
+        console.print(f"The page is at {server.rest_url}/.", highlight=False, soft_wrap=True)
     if models:
         console.print("Ctrl-C stops it. Ask it with:")
         more = ("--tls", "--ca", "authority.pem") if str(config.ssl_config_file) else ()

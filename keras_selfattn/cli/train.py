@@ -138,7 +138,7 @@ _PANELS = {
 }
 
 
-_HELP = f"""Train a model on TABLE, labelled rows or a folder of images.
+_HELP = f"""Train a model on TABLE, labelled rows or a folder of images or recordings.
 
 The ending of TABLE tells the task, unless --task does:
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_selfattn.data.formats.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.formats.cells import text_of
-from keras_selfattn.data.formats.class_folders import class_files
+from keras_selfattn.data.formats.class_folders import class_files, lie_in_folder
 from keras_selfattn.data.formats.column_names import check_columns_differ
 from keras_selfattn.data.formats.endings import ending_of
 from keras_selfattn.data.formats.records import Record
@@ -101,15 +101,17 @@ def read_audio(
 
 def _from_folder(folder: Path) -> LabelledRows:
     files, others = class_files(folder, SOUND_ENDINGS, "recordings")
+    if not files:
+        beside = lie_in_folder(others, folder, SOUND_ENDINGS)
+        lack = "its recordings in no subfolder, which would be their class" if beside else "no recordings"
+        raise DataError(
+            f"{folder} holds {lack}. Give a folder with a subfolder for each class, with files in it that "
+            f"end in {', '.join(SOUND_ENDINGS)}; or a table that names files."
+        )
     if others:
         warn_user(
             f"{folder}: {len(others)} files are no files of sound in a class's folder and are skipped, such "
             f"as {others[0].relative_to(folder)}."
-        )
-    if not files:
-        raise DataError(
-            f"{folder} holds no recordings. Give a folder with a subfolder for each class, with files in it "
-            f"that end in {', '.join(SOUND_ENDINGS)}; or a table that names files."
         )
     where = [str(file.relative_to(folder)) for file in files]
     recordings = _read_all(str(folder), where, [lambda file=file: read_recording(file) for file in files])

@@ -3,12 +3,13 @@
 import re
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.formats.class_folders import class_files
+from keras_selfattn.data.formats.class_folders import class_files, lie_in_folder
 from keras_selfattn.data.formats.endings import checked_ending
 from keras_selfattn.data.formats.exif_orientation import exif_orientation
 from keras_selfattn.data.formats.npz_files import read_arrays
@@ -18,6 +19,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.extras import require
 from keras_selfattn.rows.images import IMAGES
 from keras_selfattn.rows.label_names import LabelReader, without_column
+from keras_selfattn.rows.sound_files import SOUND_ENDINGS
 from keras_selfattn.rows.targets import ONE_LABEL
 from keras_selfattn.user_warnings import warn_user
 
@@ -99,15 +101,12 @@ def _from_npz(file: Path) -> LabelledRows:
 
 def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     files, others = class_files(folder, _ENDINGS, "images")
+    if not files:
+        raise DataError(f"{folder} {_lack_of_images(folder, others)}")
     if others:
         warn_user(
             f"{folder}: {len(others)} files are not .png, .jpg or .jpeg files in a class's folder and are "
             f"skipped, such as {others[0].relative_to(folder)}."
-        )
-    if not files:
-        raise DataError(
-            f"{folder} holds no images. Give a folder with a subfolder for each class, with .png, .jpg or "
-            ".jpeg files in it."
         )
     images = _read_all(folder, files, image_size)
     _check_sizes(folder, files, images)
@@ -117,6 +116,16 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     names = [read(f"The name of {str(file.parent)!a}", file.parent.name) for file in files]
     where = [str(file.relative_to(folder)) for file in files]
     return LabelledRows(images, names, str(folder), where, kind=IMAGES, target_kind=ONE_LABEL)
+
+
+def _lack_of_images(folder: Path, others: Sequence[Path]) -> str:
+    """Return what a folder without images in classes' folders holds instead, and what to do."""
+    wanted = "Give a folder with a subfolder for each class, with .png, .jpg or .jpeg files in it."
+    if lie_in_folder(others, folder, _ENDINGS):
+        return f"holds its images in no subfolder, which would be their class. {wanted}"
+    if any(file.suffix.lower() in SOUND_ENDINGS for file in others):
+        return "holds files of sound. Give --task audio (in Python, use `read_audio`) to learn them."
+    return f"holds no images. {wanted}"
 
 
 def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
 
+import shlex
 from dataclasses import dataclass
 
 import grpc
@@ -29,9 +30,10 @@ ADVICE = {
     grpc.StatusCode.UNIMPLEMENTED: "Not every server has every call. Does a model server listen at {target}, "
     "and on this port its gRPC API?",
     grpc.StatusCode.INTERNAL: "The server's log has the cause.",
-    grpc.StatusCode.UNAVAILABLE: "Is a server running at {target}? Start one with `keras-selfattn serve`; "
-    "`client.wait_until_ready(timeout)` or `keras-selfattn status --wait` waits for it, and "
-    "wait_for_ready=True lets calls wait while it restarts.",
+    grpc.StatusCode.UNAVAILABLE: "Is a server running at {target}, or does it still load its models? Start "
+    "one with `keras-selfattn serve`; `keras-selfattn status {model} --wait 60` or "
+    "`client.wait_until_ready(60)` waits for it, and wait_for_ready=True (--wait-for-ready) lets calls wait "
+    "while it restarts.",
     grpc.StatusCode.DATA_LOSS: "The server's log has the cause; export the model again if files are damaged.",
     grpc.StatusCode.UNAUTHENTICATED: "Pass credentials= or metadata=, and tls= if they need an encrypted "
     "connection.",
@@ -114,7 +116,7 @@ class ServerRef:
         message += "\n" if "\n" in said else " " if said.endswith((".", "!", "?")) else ". "
         if self.proxy and code in _ON_THE_WAY:
             message += f"{self.proxy} "
-        message += ADVICE[code].format(target=self.target)
+        message += ADVICE[code].format(target=self.target, model=shlex.quote(self.model))
         if code is grpc.StatusCode.UNAVAILABLE:
             message += (
                 _ENCRYPTED_ADVICE if self.encrypted else _CLEAR_ADVICE if "ocket closed" in said else ""

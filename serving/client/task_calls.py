@@ -405,7 +405,8 @@ def _other_call(part: Prediction) -> str:
         return f"It answers labels: use `client.{'classify' if one else 'label'}(...)`."
     if ranks.get(PREDICTIONS) in (1, 2):
         return "It answers numbers: use `client.score(...)`, or `client.predict(...)` for all outputs."
-    return "Use `client.predict(...)`."
+    named = "" if part.signature == DEFAULT_SIGNATURE else f", signature={part.signature!r}"
+    return f"Use `client.predict(...{named})`."
 
 
 def _listed(part: Prediction) -> str:

@@ -331,8 +331,8 @@ class ServerConfig:
 
         if self.page and not self.rest_api_port:
             raise InvalidInputError(
-                "rest_api_port must be a port, or -1 for any free one, with page, which is served there. "
-                "Received 0"
+                "rest_api_port must be a port, such as 8501, or -1 for any free one, with page, which is "
+                "served there. Received 0: add --rest_api_port=8501"
             )
         if self.rest_tls and not str(self.ssl_config_file):
             raise InvalidInputError(

@@ -1,5 +1,6 @@
 """Serve until a signal: in this process, or by workers that it supervises."""
 
+import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -48,6 +49,8 @@ class Serving(Protocol):
 
 
 _S = TypeVar("_S", bound=Serving)
+
+_log = logging.getLogger(__name__)
 
 
 def serve_forever(
@@ -117,6 +120,7 @@ def serve_until_signal(server: _S, on_ready: Callable[[_S], None] | None = None)
             pass
         server.stop()
     except _StopBeforeReadyError:
+        _log.info("stopping before anything is served, as soon as what a model's load has begun allows it")
         return 0
     finally:
         server.stop(grace=0)

@@ -191,7 +191,8 @@ def test_an_interrupted_training_with_a_checkpoint_says_that_it_goes_on(command,
     monkeypatch.setattr(f"keras_selfattn.cli.{command}.import_tensorflow", interrupted)
     (tmp_path / "films.csv").write_text("text,label\ngood,+\nbad,-\n")
     asked = [command, str(tmp_path / "films.csv"), "--output", str(tmp_path / "run")]
-    assert CliRunner().invoke(main, asked).output.splitlines()[-1] == "Interrupted."
+    kept = "Nothing is kept. With --resume the command keeps checkpoints, and goes on from the last one."
+    assert CliRunner().invoke(main, asked).output.splitlines()[-1] == f"Interrupted. {kept}"
     done = CliRunner().invoke(main, [*asked, "--resume"])
     goes_on = "Interrupted. The same command goes on from the last checkpoint, if there is one."
     assert (done.exit_code, done.output.splitlines()[-1]) == (130, goes_on)

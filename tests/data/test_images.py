@@ -111,6 +111,14 @@ def test_folders_that_cannot_train_a_model_are_refused(tmp_path):
     (tmp_path / "table.csv").unlink()
     with pytest.raises(DataError, match="holds no images. Give a folder with a subfolder for each class"):
         read_images(tmp_path)
+    sound = tmp_path / "low"
+    sound.mkdir()
+    (sound / "0.wav").write_bytes(b"")
+    with pytest.raises(DataError, match=r"holds files of sound. Give --task audio"):
+        read_images(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(DataError, match="holds its images in no subfolder, which would be their class. Give"):
+        read_images(tmp_path)
 
 
 @pytest.mark.parametrize("labels", [np.array([3, 10]), np.array(["3", "10"]), np.array([b"3", b"10"])])

@@ -21,7 +21,7 @@ def test_every_status_code_is_its_own_exception(raw_server, connect, code):
     assert type(error) is errors.ERROR_OF_CODE[code]
     assert (error.code, error.details, error.target, error.model) == (code, "the details", target, "m")
     assert error.signature == "sig"
-    assert ADVICE[code].format(target=target) in str(error)
+    assert ADVICE[code].format(target=target, model="m") in str(error)
     assert isinstance(error.__cause__, grpc.RpcError)
     for part in (code.name, target, "'m'", "'sig'", "the details"):
         assert part in str(error)

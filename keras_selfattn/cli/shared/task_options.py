@@ -121,11 +121,12 @@ def flag(name: str) -> str:
 
 
 def check_place(output: Path, overwrite: bool, resume: bool) -> None:
-    """Raise RunError if no run could be written there; let Ctrl-C say that --resume goes on."""
+    """Raise RunError if no run could be written there; let Ctrl-C say what --resume does."""
     check_output(output, overwrite=overwrite, resume=resume)
+    hint = " Nothing is kept. With --resume the command keeps checkpoints, and goes on from the last one."
     if resume:
         hint = " The same command goes on from the last checkpoint, if there is one."
-        click.get_current_context().meta[AFTER_INTERRUPT] = hint
+    click.get_current_context().meta[AFTER_INTERRUPT] = hint
 
 
 def given(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Folders with a subfolder of files for each class."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from keras_selfattn.errors import DataError
@@ -22,6 +22,7 @@ def class_files(folder: Path, endings: Collection[str], called: str) -> tuple[li
     """
     files: list[Path] = []
     others: list[Path] = []
+    empty: list[Path] = []
     for place in _seen(folder):
         if not place.is_dir():
             others.append(place)
@@ -29,11 +30,18 @@ def class_files(folder: Path, endings: Collection[str], called: str) -> tuple[li
         found = _seen(place)
         wanted = [file for file in found if file.suffix.lower() in endings and file.is_file()]
         if not wanted:
-            warn_user(f"{place} holds no {called}: no class is made of it.")
+            empty.append(place)
         files += wanted
         known = set(wanted)
         others += [file for file in found if file not in known]
+    for place in empty if files else ():
+        warn_user(f"{place} holds no {called}: no class is made of it.")
     return files, others
+
+
+def lie_in_folder(files: Iterable[Path], folder: Path, endings: Collection[str]) -> bool:
+    """Return True if a file of those endings lies in the folder itself, where the classes' folders should."""
+    return any(file.parent == folder and file.suffix.lower() in endings for file in files)
 
 
 def _seen(folder: Path) -> list[Path]:
