@@ -120,7 +120,7 @@ def serve_until_signal(server: _S, on_ready: Callable[[_S], None] | None = None)
             pass
         server.stop()
     except _StopBeforeReadyError:
-        _log.info("stopping before anything is served, as soon as what a model's load has begun allows it")
+        _log.info("stopping before anything is served; a step of a load that has begun ends first")
         return 0
     finally:
         server.stop(grace=0)
