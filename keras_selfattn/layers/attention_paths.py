@@ -247,7 +247,8 @@ def _layout(
     known = isinstance(batch, int) and isinstance(length, int)
     if return_weights or (known and batch * length <= _FEW_TOKENS) or not runs_kernels(inputs):
         return padded
-    if known or training:  # a training graph of unknown sizes always packs
+    # A training graph of unknown sizes always packs. Of a long row, few tokens are no row at all.
+    if known or training or (isinstance(length, int) and length > _FEW_TOKENS):
         return packed
     batch, length = ops.shape(inputs)[:2]
     return lambda: ops.cond(batch * length <= _FEW_TOKENS, partial(padded, few=True), packed)

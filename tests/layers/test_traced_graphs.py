@@ -19,7 +19,7 @@ from tensorflow.python.eager import context
 from keras_selfattn.layers import attention_paths
 from keras_selfattn.layers.masks import PairMask, zero_masked
 from keras_selfattn.layers.tensorflow import block_walk as blocks
-from keras_selfattn.layers.tensorflow import fuses_biases, fuses_norms, norm_and_bias
+from keras_selfattn.layers.tensorflow import fuses_biases, fuses_norms, map_in_turn, norm_and_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 WIDTH = 16
@@ -170,3 +170,35 @@ def test_samples_share_blocks_as_long_as_padding_is_cheap(seed):
             cheap = held <= blocks._SCORES and held - scores.sum() <= blocks._WASTED_SCORES
             last = size > len(falling) - first
             assert (cheap or size == 1) == allowed or (last and not allowed)
+
+
+def test_rows_that_are_known_to_be_long_have_no_branch_for_few_tokens():
+    """A branch that cannot be taken is prepared all the same: in a graph of sound for 4 of 10 CPU s."""
+    layer = randomised(layers.Encoder(1, 2), WIDTH, 0.3)
+
+    def graph(length):
+        sizes = [tf.TensorSpec([None, length, WIDTH])]
+        return tf.function(layer, input_signature=sizes).get_concrete_function().graph
+
+    branches = {
+        length: sum(node.op in ("If", "StatelessIf") for node in graph(length).as_graph_def().node)
+        for length in (None, 8, 300)
+    }
+    assert branches == {None: 1, 8: 1, 300: 0}
+    assert layer(tf.zeros([0, 300, WIDTH])).shape == (0, 300, WIDTH)
+
+
+def test_what_is_mapped_in_turn_is_once_in_a_graph():
+    """Keras' own map calls the function once more, and the graph computes both."""
+    traced = []
+
+    @tf.function
+    def doubled(x):
+        return map_in_turn(lambda row: traced.append(row.shape) or 2 * row, x, (None,), "float32")
+
+    for rows in (3, 1, 0):
+        x = tf.random.normal([rows, 2])
+        np.testing.assert_array_equal(doubled(x), 2 * x)
+    traced.clear()
+    doubled.get_concrete_function(tf.TensorSpec([None, None]))
+    assert traced == [(None,)]

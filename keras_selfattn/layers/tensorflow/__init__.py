@@ -1,5 +1,6 @@
 """The only module of the layers that names TensorFlow: `tf`, or None where Keras runs on another backend."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -72,6 +73,24 @@ def fuses_biases(dtype: Any) -> bool:
         return False
     known = getattr(_kernels, "IsDataTypeSupportedByOneDNNOnThisCPU", None)
     return known is not None and known(tf.bfloat16)
+
+
+def map_in_turn(function: Callable[[Any], Tensor], elements: Any, shape: tuple, dtype: str) -> Tensor:
+    """Return the results of a function of each element, one after the other: `ops.map`, but on TensorFlow.
+
+    There Keras calls the function once more, on the first element, to learn the shape of its result: the
+    graph then holds it twice, and runs both. And it lets ten elements be computed at a time, in their memory.
+
+    Args:
+        function: from an element to a tensor.
+        elements: tensors `[N, ...]`.
+        shape: of a result; None for what is unknown.
+        dtype: of a result.
+    """
+    if tf is None:
+        return ops.map(function, elements)
+    signature = tf.TensorSpec(shape, dtype)
+    return tf.map_fn(function, elements, fn_output_signature=signature, parallel_iterations=1)
 
 
 def as_tensor(x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from keras import ops
 from keras_selfattn.layers import Encoder
 from keras_selfattn.layers.attention_math import at_least_one
 from keras_selfattn.layers.feed_forward import gelu
-from keras_selfattn.layers.tensorflow import builds_portable_graph
+from keras_selfattn.layers.tensorflow import builds_portable_graph, map_in_turn
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.models.images.patches import Conv2D
 from keras_selfattn.models.series.frame_layers import real_frames, statistics
@@ -269,7 +269,11 @@ class ConvSubsampling(keras.layers.Layer):
             after = ops.pad(x[1:, :, :more], [[0, 1], [0, 0], [0, 0], *axes])
             return ops.concatenate([before, x, after], axis=2)
 
-        found: Any = ops.map(lambda part: self._positions(*part)[:, _SEEN:-_SEEN], (cut(x), cut(real)))
+        shape = (x.shape[0], _WINDOW // _STEP, self.width)
+        parts_of: Any = (cut(x), cut(real))
+        found: Any = map_in_turn(
+            lambda part: self._positions(*part)[:, _SEEN:-_SEEN], parts_of, shape, self.compute_dtype
+        )
         found = ops.moveaxis(found, 0, 1)  # [B, parts, 250, D]
         found = ops.reshape(found, (ops.shape(x)[0], parts * (_WINDOW // _STEP), self.width))
         return found[:, :positions]
@@ -360,32 +364,36 @@ class EncoderByParts(Encoder):
         at_once = training or needs_all or builds_portable_graph()
         if at_once or (isinstance(length, int) and length < self._shortest):
             return whole(inputs, mask, training=training, return_weights=return_weights, **others)
-        if isinstance(length, int):
-            return self._by_parts(whole, inputs, mask, length)
-        return ops.cond(
-            length < self._shortest,
-            lambda: whole(inputs, mask, training=training),
-            lambda: self._by_parts(whole, inputs, mask, length),
-        )
+        return self._by_parts(whole, inputs, mask, length)
 
     def _by_parts(self, whole: Callable[..., Tensor], x: Tensor, mask: Tensor | None, length: Any) -> Tensor:
-        """Return what `whole` would, for `[B, P, D]` and a mask `[B, P]`, a part at a time."""
+        """Return what `whole` would, for `[B, P, D]` and a mask `[B, P]`, a part at a time.
+
+        In a graph, a recording of unknown length may be one part: a branch beside the loop would have all
+        blocks twice in it, which a server then loads and prepares.
+        """
         real = ops.ones_like(x[:, :, 0], dtype="bool") if mask is None else mask
         rows, features = ops.shape(x)[0], x.shape[2]
-        parts, size = (length + _PART - 1) // _PART, _PART + 2 * self._seen
+        width, size = _PART, _PART + 2 * self._seen  # positions of a part, and those that it depends on
+        if not isinstance(length, int):
+            is_one = length < self._shortest
+            width, size = ops.where(is_one, length, width), ops.where(is_one, length, size)
+        parts: Any = ops.maximum((length + width - 1) // ops.maximum(width, 1), 1)
 
         def part(place: Tensor) -> Tensor:
-            begin = ops.minimum(place * _PART, length - _PART)  # the last one ends with the recording
+            begin = ops.minimum(place * width, length - width)  # the last one ends with the recording
             first = ops.clip(begin - self._seen, 0, length - size)
             near = ops.slice(x, (0, first, 0), (rows, size, features))  # [B, size, D]
             found = whole(near, ops.slice(real, (0, first), (rows, size)))
-            return ops.slice(found, (0, begin - first, 0), (rows, _PART, features))
+            return ops.slice(found, (0, begin - first, 0), (rows, width, features))
 
-        found: Any = ops.moveaxis(ops.map(part, ops.arange(parts)), 0, 1)  # [B, parts, 2500, D]
-        found = ops.reshape(found, (rows, parts * _PART, features))
+        shape = (x.shape[0], width if isinstance(width, int) else None, features)
+        found: Any = map_in_turn(part, ops.arange(parts), shape, self.compute_dtype)
+        found = ops.moveaxis(found, 0, 1)  # [B, parts, width, D]
+        found = ops.reshape(found, (rows, parts * width, features))
         # The last part begins before the end of the one before: what both have is taken once.
-        before = (parts - 1) * _PART
-        return ops.concatenate([found[:, :before], found[:, before + parts * _PART - length :]], axis=1)
+        before = (parts - 1) * width
+        return ops.concatenate([found[:, :before], found[:, before + parts * width - length :]], axis=1)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")

@@ -216,7 +216,7 @@ def test_positions_of_long_recordings_are_those_of_all_frames_at_once(length, kn
         np.testing.assert_allclose(compiled(x, mask), wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("length", [99, 100, 101, 149, 150, 233])
+@pytest.mark.parametrize("length", [0, 1, 99, 100, 101, 149, 150, 233])
 @pytest.mark.parametrize("known", [False, True])
 def test_an_encoder_of_long_recordings_is_that_of_all_positions(length, known, monkeypatch):
     monkeypatch.setattr(mel_layers, "_PART", 50)
