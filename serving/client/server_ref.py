@@ -3,6 +3,7 @@
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
 
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ _ENCRYPTED_ADVICE = (
 )
 _CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass tls=."
 
+# Where in its graph TensorFlow raised an error: names that nobody outside knows. `details` keeps them.
+_TRAIL = re.compile(r"\n\s*\[\[\{\{node .*|\n\s*\[\[\{\{function_node .*")
 # The codes of calls that may not have reached the server.
 _ON_THE_WAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -111,7 +114,7 @@ class ServerRef:
     ) -> ServingError:
         """The exception for a call that ended with `code`."""
         about = f"model {self.model!r}" + (f", signature {signature!r}" if signature else "")
-        said = details.rstrip() or "no details"
+        said = _TRAIL.sub("", details).rstrip() or "no details"
         message = f"{code.name} from {self.target} ({about}{_rows(rows)}): {said}"
         message += "\n" if "\n" in said else " " if said.endswith((".", "!", "?")) else ". "
         if self.proxy and code in _ON_THE_WAY:

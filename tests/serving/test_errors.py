@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client.server_ref import ADVICE
+from keras_selfattn.serving.client.server_ref import ADVICE, ServerRef
 
 
 @pytest.mark.slow
@@ -49,3 +49,11 @@ def test_an_error_survives_pickling_with_all_it_carries():
         assert type(error) is cls
         assert (error.signature, error.rows) == ("s", range(2, 4))
         assert (str(error), error.details, error.target, error.model) == ("m", "d", "t:1", "n")
+
+
+def test_where_in_its_graph_tensorflow_failed_is_in_the_details_alone():
+    said = "assertion failed: [no WAV]\n\t [[{{function_node while_body_7}}{{node while/Assert}}]]"
+    error = ServerRef("localhost:8500", "m").error(grpc.StatusCode.INVALID_ARGUMENT, said)
+    assert "[no WAV]. `client.metadata()`" in str(error)
+    assert "{{" not in str(error)
+    assert error.details == said
