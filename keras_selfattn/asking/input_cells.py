@@ -290,4 +290,5 @@ def _why(error: Exception) -> str:
     """Return why a file cannot be read, in a sentence, without its name again."""
     if isinstance(error, FileNotFoundError):
         return f"There is no such file. Current folder: {Path.cwd()}."
-    return f"{error.strerror}." if isinstance(error, OSError) and error.strerror else str(error)
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return said if said.endswith(".") else f"{said}."

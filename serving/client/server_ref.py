@@ -46,7 +46,7 @@ _ENCRYPTED_ADVICE = (
 _CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass tls=."
 
 # Where in its graph TensorFlow raised an error: names that nobody outside knows. `details` keeps them.
-_TRAIL = re.compile(r"\n\s*\[\[\{\{node .*|\n\s*\[\[\{\{function_node .*")
+_TRAIL = re.compile(r"\n\s*\[\[\{\{(function_)?node .*")
 # The codes of calls that may not have reached the server.
 _ON_THE_WAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 

@@ -269,11 +269,12 @@ class ConvSubsampling(keras.layers.Layer):
             after = ops.pad(x[1:, :, :more], [[0, 1], [0, 0], [0, 0], *axes])
             return ops.concatenate([before, x, after], axis=2)
 
+        def inner(part: tuple[Tensor, Tensor]) -> Tensor:
+            found: Any = self._positions(*part)
+            return found[:, _SEEN:-_SEEN]
+
         shape = (x.shape[0], _WINDOW // _STEP, self.width)
-        parts_of: Any = (cut(x), cut(real))
-        found: Any = map_in_turn(
-            lambda part: self._positions(*part)[:, _SEEN:-_SEEN], parts_of, shape, self.compute_dtype
-        )
+        found: Any = map_in_turn(inner, (cut(x), cut(real)), shape, self.compute_dtype)
         found = ops.moveaxis(found, 0, 1)  # [B, parts, 250, D]
         found = ops.reshape(found, (ops.shape(x)[0], parts * (_WINDOW // _STEP), self.width))
         return found[:, :positions]
