@@ -65,9 +65,22 @@ class Formula:
     score_width: int = 1
     product_scale: float | None = None
 
+    @property
+    def kind(self) -> Any:
+        """What is equal for formulas that compute the same of equal inputs, variables and draws."""
+        of_dropout = (self.dropout.rate, self.dropout.per_sample)
+        functions = [_with_settings(each) for each in (self.score, self.combine)]
+        return (*functions, of_dropout, self.score_width, self.product_scale)
+
     def learned(self) -> Learned:
         """Return the variables as tensors, to which gradients flow through loops and rematerialisation."""
         return {name: as_tensor(variable) for name, variable in self.variables.items()}
+
+
+def _with_settings(function: Callable[..., Any]) -> Any:
+    """Return a function, or a method and its object, whose settings are what two of a class may share."""
+    owner = getattr(function, "__self__", None)
+    return function if owner is None else (function.__func__, owner)
 
 
 @dataclass(frozen=True)

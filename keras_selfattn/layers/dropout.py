@@ -94,13 +94,16 @@ class Dropout(NoRemat):
         """True if elements are dropped in training; every path of attention asks here."""
         return self.rate > 0
 
-    def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Draw once; return a function from rows, columns and first column to that part of `keep_mask`."""
+    def draw(self) -> Tensor:
+        """Draw what `keep_masks` takes, once for all parts of a call."""
+        return ops.zeros((2,), dtype="int32") if self.seeds is None else self.seeds.next()
+
+    def keep_masks(self, draw: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Return a function from rows, columns and first column to that part of `keep_mask` of a draw."""
         if self.seeds is None:
             return _nothing
-        seed = self.seeds.next()
         keep_mask = _KEEP_MASKS[keras.backend.backend()]
-        return lambda rows, columns, first: keep_mask(seed, rows, columns, self.rate, first)
+        return lambda rows, columns, first: keep_mask(draw, rows, columns, self.rate, first)
 
     @property
     def scale(self) -> float:
@@ -118,7 +121,7 @@ class Dropout(NoRemat):
                 rows = ops.reshape(ops.arange(math.prod(leading), dtype="int32"), leading)
             else:
                 rows = tokens.numbers
-            return ops.reshape(self.keep_masks()(rows, columns, 0), shape)
+            return ops.reshape(self.keep_masks(self.draw())(rows, columns, 0), shape)
         if tokens is not None and self.per_sample:
             draws = keras.random.uniform((tokens.count, 1), dtype="float32", seed=self.seeds)
             return ops.take(draws, tokens.numbers, axis=0) >= self.rate

@@ -12,7 +12,7 @@ References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_selfattn.layers.attention_math import (
     Formula,
@@ -56,16 +56,60 @@ def attend_in_blocks(
         query, *others = heads
         key, value = (tf.concat([x, tf.zeros([1, *x.shape[1:]], x.dtype)], axis=0) for x in others)
         heads = (query, key, value)
-    keep = formula.dropout.keep_masks() if dropout else None
+    draw = [formula.dropout.draw()] if dropout else []
+    functions = _functions(tokens, pairs, formula, list(learned), dropout=dropout, keys=keys)
 
     @custom_gradient
-    def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
-        names = dict(zip(learned, weights, strict=True))
-        blocks = _BlockAttention((query, key, value), names, tokens, pairs, formula, keep, keys)
-        context = _apart(blocks.context)
-        return context, lambda upstream: blocks.gradients(context, upstream)
+    def attend(*given: Tensor) -> tuple[Tensor, Callable]:
+        context = functions.context(draw, *given)
+        return context, lambda upstream: functions.gradients(draw, context, upstream, *given)
 
     return attend(*heads, *learned.values())
+
+
+class _Functions(NamedTuple):
+    """What one attention computes: from its draw, heads and weights the context, and from these gradients."""
+
+    context: Callable[..., Tensor]
+    gradients: Callable[..., Tensor]
+
+
+def _functions(
+    tokens: PackedTokens,
+    pairs: PairMask,
+    formula: Formula,
+    names: list[str],
+    *,
+    dropout: bool,
+    keys: PackedTokens | None,
+) -> _Functions:
+    """Return the functions of an attention: in a graph one for all blocks of an encoder that are alike.
+
+    A graph then holds them once, instead of hundreds of operations for each block, and is traced so much
+    sooner. They are not inlined: their operations would be visited even in a branch that it does not take.
+    """
+
+    def blocks(draw: list[Tensor], query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Any:
+        learned = dict(zip(names, weights, strict=True))
+        keep = formula.dropout.keep_masks(*draw) if draw else None
+        return _BlockAttention((query, key, value), learned, tokens, pairs, formula, keep, keys)
+
+    def context(draw: list[Tensor], *given: Tensor) -> Tensor:
+        return blocks(draw, *given).context()
+
+    def gradients(draw: list[Tensor], context: Tensor, upstream: Tensor, *given: Tensor) -> Any:
+        return blocks(draw, *given).gradients(context, upstream)
+
+    if tf.executing_eagerly():
+        return _Functions(context, gradients)
+    alike = (_identity(pairs), formula.kind, tuple(names), dropout, id(keys))
+    if alike not in tokens.attentions:
+        tokens.attentions[alike] = _Functions(_apart(context), _apart(gradients))
+    return tokens.attentions[alike]
+
+
+def _identity(pairs: PairMask) -> tuple[Any, ...]:
+    return tuple(id(each) if tf.is_tensor(each) else each for each in pairs)
 
 
 class _BlockAttention:
@@ -222,14 +266,8 @@ class _BlockAttention:
         return tf.cast(kept, self._heads[2].dtype)
 
 
-def _apart(compute: Callable[[], Tensor]) -> Tensor:
-    """Return `compute()`; in a graph, `compute` becomes a function that is not inlined.
-
-    Inlined, its hundreds of operations would be visited even in a branch that the graph does not take.
-    """
-    if tf.executing_eagerly():
-        return compute()
-    return tf.function(compute, autograph=False, experimental_attributes={"_noinline": True})()
+def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    return tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def _gradients(tape: Any, target: Tensor, sources: list[Tensor], upstream: Tensor) -> list[Tensor]:

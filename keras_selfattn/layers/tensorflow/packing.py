@@ -48,6 +48,7 @@ class PackedTokens:
             another token of the same sample.
         slots: bool `[B, P]`, True where a position holds a token; None if all do.
         losses: as of `PaddedTokens`.
+        attentions: functions of the layers that attend between these tokens, see `block_attention.py`.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class PackedTokens:
         self.batch, self.length = tf.unstack(tf.shape(inputs)[:2])
         self._shape = inputs.shape
         self.losses: list[Tensor] = []
+        self.attentions: dict[Any, Any] = {}
         if real is None:
             self._fill()
             return
