@@ -80,7 +80,7 @@ class Formula:
 def _with_settings(function: Callable[..., Any]) -> Any:
     """Return a function, or a method and its object, whose settings are what two of a class may share."""
     owner = getattr(function, "__self__", None)
-    return function if owner is None else (function.__func__, owner)
+    return function if owner is None else (getattr(function, "__func__", function), owner)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from keras_selfattn.models.core.planned_summary import plan_lines
 from keras_selfattn.models.heads.class_heads import Head
 from keras_selfattn.models.optimizers import adamw
 from keras_selfattn.models.saving import weights_record
+from keras_selfattn.models.sliced_step import can_slice, train_in_slices
 from keras_selfattn.rows.containers import ordered_rows, refuse_table
 from keras_selfattn.rows.kind import RowKind
 
@@ -131,6 +132,11 @@ class RawModel(keras.Model):
     @property
     def _evenness(self) -> float | None:
         """The most positions in a batch of a training over those in a batch of mean rows; None for any."""
+        return None
+
+    @property
+    def _tokens_at_once(self) -> int | None:
+        """The most positions of a batch that a step keeps for its gradient; None for all."""
         return None
 
     def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
@@ -487,7 +493,11 @@ class RawModel(keras.Model):
 
     def train_step(self, *args: Any) -> Any:
         """Run one step as `keras.Model.train_step`; the memory of its graph goes with the model."""
-        logs = super().train_step(*args)
+        tokens = self._tokens_at_once
+        if tokens is not None and can_slice(self):
+            logs = train_in_slices(self, args[0], tokens)
+        else:
+            logs = super().train_step(*args)
         keep_in_graph()
         return logs
 

@@ -1,0 +1,101 @@
+"""Steps of a training in slices: what a step of the whole batch does, with fewer tokens at a time."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from pretrained_folders import BERT, write_folder
+
+from keras_selfattn import models
+from keras_selfattn.models import sliced_step
+from keras_selfattn.models.word_model import WordModel
+
+UNDROPPED = {"dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.0}
+TEXTS = ["a good film .", "the good film", "good", "a bad film .", "the bad film bad bad", "badly bad"] * 2
+PAIRS = [(text, TEXTS[-place]) for place, text in enumerate(TEXTS)]
+WORDS = [text.split() for text in TEXTS]
+MODELS = {
+    "labels": (models.TextClassifier, TEXTS, ["+", "+", "+", "-", "-", "-"] * 2),
+    "labels of pairs": (models.TextClassifier, PAIRS, ["+", "+", "+", "-", "-", "-"] * 2),
+    "sets of labels": (models.TextClassifier, TEXTS, [["a"], ["a", "b"], [], ["b"], ["c"], []] * 2),
+    "scores": (models.TextRegressor, TEXTS, [1.0, 2.5, 0.0, 4.0, -3.0, 0.5] * 2),
+    "a label at each word": (models.TokenClassifier, WORDS, [["x", *row[1:]] for row in WORDS]),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("pretrained") / "tiny", BERT)
+
+
+@pytest.fixture
+def most(monkeypatch):
+    """The most positions that a model is called with in a training; negative where it is not called."""
+    seen = tf.Variable(-1)
+
+    def counted(call):
+        def call_of(self, inputs, training=None):
+            if training:
+                ids = tf.nest.flatten(inputs)[0]
+                seen.assign(tf.maximum(seen, tf.shape(ids)[0] * tf.shape(ids)[1]))
+            return call(self, inputs, training=training)
+
+        return call_of
+
+    for kind in (models.TextClassifier, models.TextRegressor, models.TokenClassifier):
+        monkeypatch.setattr(kind, "call", counted(kind.call))
+    return seen
+
+
+def trained(name, folder, tokens, monkeypatch, config=None, **settings):
+    """Return the losses and figures of two epochs, and the weights after them."""
+    monkeypatch.setattr(WordModel, "_tokens_at_once", tokens)
+    kind, rows, targets = MODELS[name]
+    given = UNDROPPED | ({} if kind is models.TokenClassifier else {"wide": False}) | (config or {})
+    keras.utils.set_random_seed(0)
+    model = kind(given, start=folder)
+    # Adam's first steps would make as much of a gradient of rounding as of any other.
+    optimizer = keras.optimizers.SGD(0.02, momentum=0.5)
+    model.compile(optimizer, **settings.pop("compile", {}))
+    history = model.fit(rows, targets, batch_size=5, epochs=2, verbose=0, **settings)
+    return history.history, [np.array(weight) for weight in model.weights]
+
+
+@pytest.mark.parametrize("weights", [None, np.linspace(0, 2, len(TEXTS))], ids=["", "weighted"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_in_slices_is_a_step_of_the_batch(name, weights, folder, most, monkeypatch):
+    config = {"frozen_layers": 1} if name == "scores" else {}
+    given = {"config": config, "sample_weight": weights}
+    figures, wanted = trained(name, folder, None, monkeypatch, **given)
+    whole = int(most.assign(-1) if most < 0 else most)
+    most.assign(-1)
+    in_slices, found = trained(name, folder, 16, monkeypatch, **given)
+    assert 0 < int(most) <= 16 < whole
+    assert in_slices.keys() == figures.keys()
+    for each, values in figures.items():
+        np.testing.assert_allclose(in_slices[each], values, rtol=1e-5)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_row_that_is_longer_than_a_slice_is_one(folder, most, monkeypatch):
+    trained("labels", folder, 1, monkeypatch)
+    assert int(most) == 7  # the longest text, with the pieces at both ends
+
+
+def test_a_users_own_loss_sees_the_whole_batch(folder, most, monkeypatch):
+    """It may compare rows with each other, or add them up."""
+    whole = {"sum": keras.losses.SparseCategoricalCrossentropy(reduction="sum"), "own": lambda y, p: p[:, 0]}
+    for loss in whole.values():
+        most.assign(-1)
+        trained("labels", folder, 16, monkeypatch, compile={"loss": loss})
+        assert int(most) > 16
+
+
+def test_the_first_trace_is_the_only_one(folder, monkeypatch):
+    traces, step = [], sliced_step.train_in_slices
+    monkeypatch.setattr(
+        "keras_selfattn.models.raw_model.train_in_slices", lambda *args: traces.append(1) or step(*args)
+    )
+    trained("labels", folder, 16, monkeypatch)
+    assert len(traces) == 1
