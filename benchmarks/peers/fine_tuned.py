@@ -1,5 +1,6 @@
 """A pretrained encoder fine-tuned on a set, and its figures on the test rows."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,29 +46,34 @@ def transformers_on_torch(folder: str, split: Split, seed: int, quick: bool) -> 
 
     torch.manual_seed(seed)
     rows, tokenizer = labelled(split), AutoTokenizer.from_pretrained(folder)
-    encoder = AutoModel.from_pretrained(folder)
     labels = sorted(set(rows.targets))
-    head, dropout = torch.nn.Linear(encoder.config.hidden_size, len(labels)), torch.nn.Dropout(0.1)
-    modules = torch.nn.ModuleList([encoder, head, dropout])
+    targets = np.array([labels.index(target) for target in rows.targets])
+    few = len(rows) <= _FEW_ROWS
+    epochs, size = (_FEW_EPOCHS, _FEW_BATCH) if few else (_EPOCHS, _BATCH)
+    passes = 1 if quick else epochs
 
-    def logits(texts: list[str]) -> Any:
+    def logits(modules: Any, texts: list[str]) -> Any:
+        encoder, head, dropout = modules
         # In training as many tokens as ours reads; then the tokenizer's own limit, as ours.
         limit = _MOST_TOKENS if modules.training else None
         batch = tokenizer(texts, truncation=True, max_length=limit, padding=True, return_tensors="pt")
         hidden, real = encoder(**batch).last_hidden_state, batch["attention_mask"][..., None]
         return head(dropout((hidden * real).sum(1) / real.sum(1)))  # [B, C]
 
-    targets = np.array([labels.index(target) for target in rows.targets])
-    few = len(rows) <= _FEW_ROWS
-    epochs, size = (_FEW_EPOCHS, _FEW_BATCH) if few else (_EPOCHS, _BATCH)
-    passes = 1 if quick else epochs
-    _, figures = _measured(lambda: _steps(modules.train(), logits, rows.inputs, targets, passes, size, seed))
+    def train() -> Any:
+        encoder = AutoModel.from_pretrained(folder)  # here, since ours reads the weights in its training, too
+        head, dropout = torch.nn.Linear(encoder.config.hidden_size, len(labels)), torch.nn.Dropout(0.1)
+        modules = torch.nn.ModuleList([encoder, head, dropout]).train()
+        _steps(modules, partial(logits, modules), rows.inputs, targets, passes, size, seed)
+        return modules
+
+    modules, figures = _measured(train)
     modules.eval()
     found = []
     with torch.inference_mode():
         for start in range(0, len(split.test), _BATCH):
             texts = split.test.inputs[start : start + _BATCH]
-            found.append(torch.softmax(logits(list(texts)), dim=1).numpy())
+            found.append(torch.softmax(logits(modules, list(texts)), dim=1).numpy())
     return figures | _tested(np.concatenate(found), labels, split)
 
 
@@ -137,7 +143,7 @@ def _steps(
 
 
 def _measured(train: Any) -> tuple[Any, dict[str, float]]:
-    """Return the result of a training, with its seconds and the megabytes that it takes."""
+    """Return the result of a training, from the folder on, with its seconds and megabytes."""
     found: list[Any] = []
     grown = peak_growth(lambda: found.append(timed(train)))
     result, (wall, cpu) = found[0]

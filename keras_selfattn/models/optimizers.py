@@ -63,8 +63,8 @@ class FusedAdamW(keras.optimizers.AdamW):
 
     Weights move as with Keras' own, up to rounding. With a schedule Keras takes 77 operations of TensorFlow
     for each weight, because it computes the rate again for each that decays; this class takes 22. Gradients
-    of a row that occurs several times in a step are added before they are squared, as on JAX; Keras on
-    TensorFlow squares them one by one, unless `global_clipnorm` or `gradient_accumulation_steps` is set. On
+    of a row that occurs several times in a step are added before they are squared or clipped, as on JAX;
+    Keras on TensorFlow takes their norm one by one, so that a table may move by more than its limit. On
     JAX and PyTorch, and for weights in half precision, it is Keras' own.
 
     A model compiled with it loads where `keras_selfattn.training` or `keras_selfattn.models` is imported.
@@ -131,6 +131,15 @@ class FusedAdamW(keras.optimizers.AdamW):
             epsilon=epsilon,
             grad=tf.cast(gradient, weight.dtype),
         )
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        if keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
+        grads = [_without_repeats(each) if isinstance(each, tf.IndexedSlices) else each for each in grads]
+        if self.global_clipnorm is None:
+            return super()._clip_gradients(grads)
+        # Keras' own would make a dense gradient of a table.
+        return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Do nothing on TensorFlow, where `update_step` decays weights, at the rate of the step."""
@@ -261,15 +270,6 @@ class FineTuningAdamW(FusedAdamW):
             (*moments, table), (first, second, new), (places, places, rows), strict=True
         ):
             variable.scatter_update(tf.IndexedSlices(found, at))
-
-    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        if keras.backend.backend() != "tensorflow":
-            return super()._clip_gradients(grads)
-        grads = [_without_repeats(each) if isinstance(each, tf.IndexedSlices) else each for each in grads]
-        if self.global_clipnorm is None:
-            return super()._clip_gradients(grads)
-        # Keras' own would make a dense gradient of a table.
-        return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Do nothing on any backend: `update_step` decays weights, at the rate of their layer."""

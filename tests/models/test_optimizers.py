@@ -89,6 +89,17 @@ def test_rows_of_a_table_that_occur_twice_count_once_with_the_sum_of_their_gradi
     )
 
 
+@pytest.mark.parametrize("setting", ["clipnorm", "global_clipnorm"])
+@pytest.mark.parametrize("kind", [FusedAdamW, FineTuningAdamW])
+def test_the_norm_of_a_table_that_is_clipped_is_that_of_the_sums(kind, setting):
+    table = keras.Variable(np.ones((4, 2)), dtype="float32", name="table")
+    gradient = tf.IndexedSlices(tf.fill([100, 2], 0.1), tf.fill([100], 3), tf.constant([4, 2]))
+    optimizer = kind(0.1, beta_1=0.9, **{setting: 1.0})
+    optimizer.apply_gradients([(gradient, table)])
+    first = np.array(optimizer.variables[2])  # after iterations and rate
+    np.testing.assert_allclose(np.linalg.norm(first), 0.1, rtol=1e-5)
+
+
 def operations(optimizer, count):
     variables = [
         keras.Variable(np.ones(3), dtype="float32", name=f"weight_{number}") for number in range(count)
