@@ -11,7 +11,7 @@ and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", section 2 (query 
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Self, cast
 
 import keras
@@ -66,21 +66,25 @@ class Formula:
     product_scale: float | None = None
 
     @property
-    def kind(self) -> Any:
-        """What is equal for formulas that compute the same of equal inputs, variables and draws."""
-        of_dropout = (self.dropout.rate, self.dropout.per_sample)
-        functions = [_with_settings(each) for each in (self.score, self.combine)]
-        return (*functions, of_dropout, self.score_width, self.product_scale)
+    def kind(self) -> tuple[Any, ...]:
+        """A key that is equal for formulas that compute the same from equal inputs, variables and draws."""
+        functions = [_settings_of(each) for each in (self.score, self.combine)]
+        dropout = (self.dropout.rate, self.dropout.per_sample)
+        return (*functions, dropout, self.score_width, self.product_scale)
 
     def learned(self) -> Learned:
         """Return the variables as tensors, to which gradients flow through loops and rematerialisation."""
         return {name: as_tensor(variable) for name, variable in self.variables.items()}
 
 
-def _with_settings(function: Callable[..., Any]) -> Any:
-    """Return a function, or a method and its object, whose settings are what two of a class may share."""
+def _settings_of(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return a key that is equal for methods of data classes with equal numbers and the same objects."""
     owner = getattr(function, "__self__", None)
-    return function if owner is None else (getattr(function, "__func__", function), owner)
+    if not is_dataclass(owner):
+        return (id(function) if owner is None else id(owner), getattr(function, "__name__", ""))
+    values = [getattr(owner, each.name) for each in fields(owner)]
+    plain = [each if isinstance(each, int | float | str | None) else id(each) for each in values]
+    return (type(owner), getattr(function, "__name__", ""), *plain)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class RawModel(keras.Model):
         return None
 
     @property
-    def _tokens_at_once(self) -> int | None:
+    def _positions_at_once(self) -> int | None:
         """The most positions of a batch that a step keeps for its gradient; None for all."""
         return None
 
@@ -493,9 +493,11 @@ class RawModel(keras.Model):
 
     def train_step(self, *args: Any) -> Any:
         """Run one step as `keras.Model.train_step`; the memory of its graph goes with the model."""
-        tokens = self._tokens_at_once
-        if tokens is not None and can_slice(self):
-            logs = train_in_slices(self, args[0], tokens)
+        positions = self._positions_at_once
+        # A loss of a subclass may compare rows with each other.
+        own_loss = type(self).compute_loss is not RawModel.compute_loss
+        if positions is not None and not own_loss and can_slice(self, args[0]):
+            logs = train_in_slices(self, args[0], positions)
         else:
             logs = super().train_step(*args)
         keep_in_graph()

@@ -57,8 +57,8 @@ class Words(Protocol):
 
 WordsT = TypeVar("WordsT", bound=Words)
 
-# Tokens of a training step's slice. On two cores, fewer make products slower; more take 0.4 MB each (MiniLM).
-_TOKENS_AT_ONCE = 512
+# Positions of a training step's slice: fewer make products slower, and more take 0.4 MB each (MiniLM).
+_POSITIONS_AT_ONCE = 512
 
 
 class WordModel(RawModel, Generic[WordsT]):
@@ -108,8 +108,8 @@ class WordModel(RawModel, Generic[WordsT]):
         return self._words.rates
 
     @property
-    def _tokens_at_once(self) -> int | None:
-        return _TOKENS_AT_ONCE if self.fine_tuned else None
+    def _positions_at_once(self) -> int | None:
+        return _POSITIONS_AT_ONCE if self.fine_tuned else None
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -47,9 +47,9 @@ def most(monkeypatch):
     return seen
 
 
-def trained(name, folder, tokens, monkeypatch, config=None, **settings):
+def trained(name, folder, positions, monkeypatch, config=None, **settings):
     """Return the losses and figures of two epochs, and the weights after them."""
-    monkeypatch.setattr(WordModel, "_tokens_at_once", tokens)
+    monkeypatch.setattr(WordModel, "_positions_at_once", positions)
     kind, rows, targets = MODELS[name]
     given = UNDROPPED | ({} if kind is models.TokenClassifier else {"wide": False}) | (config or {})
     keras.utils.set_random_seed(0)
@@ -67,7 +67,7 @@ def test_a_step_in_slices_is_a_step_of_the_batch(name, weights, folder, most, mo
     config = {"frozen_layers": 1} if name == "scores" else {}
     given = {"config": config, "sample_weight": weights}
     figures, wanted = trained(name, folder, None, monkeypatch, **given)
-    whole = int(most.assign(-1) if most < 0 else most)
+    whole = int(most)
     most.assign(-1)
     in_slices, found = trained(name, folder, 16, monkeypatch, **given)
     assert 0 < int(most) <= 16 < whole
@@ -83,16 +83,65 @@ def test_a_row_that_is_longer_than_a_slice_is_one(folder, most, monkeypatch):
     assert int(most) == 7  # the longest text, with the pieces at both ends
 
 
-def test_a_users_own_loss_sees_the_whole_batch(folder, most, monkeypatch):
-    """It may compare rows with each other, or add them up."""
-    whole = {"sum": keras.losses.SparseCategoricalCrossentropy(reduction="sum"), "own": lambda y, p: p[:, 0]}
-    for loss in whole.values():
-        most.assign(-1)
-        trained("labels", folder, 16, monkeypatch, compile={"loss": loss})
-        assert int(most) > 16
+def fitted(kind, folder, compiled=None, rows=TEXTS, **settings):
+    """Return a classifier after a step on all rows."""
+    model = kind(UNDROPPED | {"wide": False}, start=folder, **settings)
+    model.compile(keras.optimizers.SGD(0.02), **(compiled or {}))
+    model.fit(rows, ["+", "-"] * (len(rows) // 2), batch_size=len(rows), verbose=0)
+    return model
 
 
-def test_the_first_trace_is_the_only_one(folder, monkeypatch):
+class OwnLoss(models.TextClassifier):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return super().compute_loss(x, y, y_pred, sample_weight, training) + keras.ops.std(y_pred)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (
+            models.TextClassifier,
+            {"compiled": {"loss": keras.losses.SparseCategoricalCrossentropy(reduction="sum")}},
+        ),
+        (models.TextClassifier, {"compiled": {"loss": lambda y, found: found[:, 0]}}),
+        (OwnLoss, {}),
+        *[(models.TextClassifier, {"dtype": dtype}) for dtype in ("float64", "bfloat16")],
+    ],
+)
+def test_what_slices_would_change_sees_the_whole_batch(kind, settings, folder, most, monkeypatch):
+    """A user's loss may compare rows with each other, or add them up; half precision would round the sums."""
+    monkeypatch.setattr(WordModel, "_positions_at_once", 16)
+    fitted(kind, folder, **settings)
+    assert int(most) > 16
+
+
+def test_penalties_of_activities_see_the_whole_batch(folder, most, monkeypatch):
+    monkeypatch.setattr(WordModel, "_positions_at_once", 16)
+    model = models.TextClassifier({"wide": False}, start=folder)
+    model.compile()
+    model.adapt(TEXTS, ["+", "-"] * 6)
+    model.core.get_layer("logits").activity_regularizer = keras.regularizers.L2(0.1)
+    model.fit(TEXTS, ["+", "-"] * 6, batch_size=12, verbose=0)
+    assert int(most) > 16
+
+
+def test_half_precision_overflows_no_sooner_than_in_a_whole_batch(folder, most):
+    model = fitted(models.TextClassifier, folder, rows=TEXTS * 32, dtype="mixed_float16")
+    assert 0 < int(most) <= 512
+    assert (int(model.optimizer.inner_optimizer.iterations), float(model.optimizer.dynamic_scale)) == (
+        1,
+        2**15,
+    )
+
+
+def test_a_step_of_ones_own_loop_takes_texts(folder):
+    model = models.TextClassifier({"wide": False}, start=folder)
+    model.compile()
+    model.adapt(TEXTS, ["+", "-"] * 6)
+    assert model.train_step((tf.constant(TEXTS), tf.constant([0, 1] * 6)))["loss"] > 0
+
+
+def test_a_training_in_slices_is_traced_once(folder, monkeypatch):
     traces, step = [], sliced_step.train_in_slices
     monkeypatch.setattr(
         "keras_selfattn.models.raw_model.train_in_slices", lambda *args: traces.append(1) or step(*args)

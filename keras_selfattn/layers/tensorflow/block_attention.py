@@ -68,7 +68,7 @@ def attend_in_blocks(
 
 
 class _Functions(NamedTuple):
-    """What one attention computes: from its draw, heads and weights the context, and from these gradients."""
+    """The context of an attention, from its draw, heads and learned weights; and the gradients of these."""
 
     context: Callable[..., Tensor]
     gradients: Callable[..., Tensor]
@@ -102,10 +102,11 @@ def _functions(
 
     if tf.executing_eagerly():
         return _Functions(context, gradients)
-    alike = (_identity(pairs), formula.kind, tuple(names), dropout, id(keys))
-    if alike not in tokens.attentions:
-        tokens.attentions[alike] = _Functions(_apart(context), _apart(gradients))
-    return tokens.attentions[alike]
+    settings = (_identity(pairs), formula.kind, tuple(names), dropout, id(keys))
+    if settings not in tokens.attentions:
+        apart = tf.function(autograph=False, experimental_attributes={"_noinline": True})
+        tokens.attentions[settings] = _Functions(apart(context), apart(gradients))
+    return tokens.attentions[settings]
 
 
 def _identity(pairs: PairMask) -> tuple[Any, ...]:
@@ -264,10 +265,6 @@ class _BlockAttention:
         queries = tf.gather(self._places, rows)[:, None, :] * self._num_heads + heads[:, None]  # [g, H, C]
         kept = self._keep_mask(queries, part.right - part.left, part.left)
         return tf.cast(kept, self._heads[2].dtype)
-
-
-def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    return tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def _gradients(tape: Any, target: Tensor, sources: list[Tensor], upstream: Tensor) -> list[Tensor]:

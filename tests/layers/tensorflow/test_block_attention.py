@@ -1,5 +1,7 @@
 """Attention of packed tokens by blocks: the same as on all positions, in memory for one block."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -262,3 +264,57 @@ def test_fit_predict_and_export_work_on_packed_tokens(small_blocks, tmp_path):
     served = tf.saved_model.load(str(tmp_path))
     answers = served.serve(tf.constant(ids, tf.int32))
     np.testing.assert_allclose(array(answers), wanted, rtol=1e-5, atol=1e-6)
+
+
+# Settings of two blocks; the first are alike.
+BLOCKS = {
+    "alike": [{}, {}],
+    "windows": [{"window": 1}, {"window": 3}],
+    "bounds of scores": [{"logit_cap": 0.5}, {}],
+    "positions": [{"position": layers.LinearBias()}, {"position": layers.RotaryPositions(10.0)}],
+    "kinds of one position": [
+        {"position": layers.RotaryPositions(10.0)},
+        {"position": layers.RotaryPositions(20.0)},
+    ],
+    "what is dropped": [{"attention_dropout": 1.0}, {"attention_dropout": 1e-9}],
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_a_graph_share_their_attention_if_they_are_alike(name):
+    """Of 30 samples with 13 tokens, which are packed."""
+    layer = randomised(layers.Encoder(2, 2, block_settings=BLOCKS[name]), WIDTH, 0.6)
+    x = tf.constant(inputs(30))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            outputs = layer(x, training=True)
+            loss = tf.reduce_sum(outputs**2 * inputs(30, seed=1))
+        return [outputs, *tape.gradient(loss, layer.trainable_weights)]
+
+    graph = tf.function(step, input_signature=[tf.TensorSpec([None, None, WIDTH])])
+    assert_close([array(each) for each in graph(x)], [array(each) for each in step(x)])
+    functions = [
+        each.signature.name for each in graph.get_concrete_function().graph.as_graph_def().library.function
+    ]
+    shared = 1 if name == "alike" else 2
+    for kind in ("context", "gradients"):
+        assert sum(f"_{kind}_" in each for each in functions) == shared
+
+
+def test_a_position_strategy_needs_no_hash():
+    """One of a user's may be a data class."""
+
+    @dataclasses.dataclass
+    class Recency(layers.PositionStrategy):
+        rate: float
+
+        def logits(self, learned, query, distance, *, causal):
+            return -self.rate * keras.ops.cast(keras.ops.abs(distance), "float32")
+
+        def get_config(self):
+            return {"rate": self.rate}
+
+    layer = randomised(layers.Encoder(2, 2, position=Recency(0.3)), WIDTH, 0.6)
+    x = tf.constant(inputs(30))
+    assert_close([array(tf.function(layer)(x, training=True))], [array(layer(x, training=True))])
