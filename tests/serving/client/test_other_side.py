@@ -25,7 +25,7 @@ def test_nobody_there_is_an_error_soon_that_names_the_target(connect):
     with pytest.raises(errors.UnavailableError) as caught:
         connect(NOBODY, timeout=60).predict({"x": np.float32([1])})
     assert time.monotonic() - started < 15
-    assert f"Is a server running at {NOBODY}?" in str(caught.value)
+    assert f"Is a server running at {NOBODY}, or does it still load its models?" in str(caught.value)
 
 
 def test_waiting_for_nobody_ends_at_the_deadline_and_names_the_target(connect):
