@@ -61,9 +61,17 @@ def trained(name, folder, positions, monkeypatch, config=None, **settings):
     return history.history, [np.array(weight) for weight in model.weights]
 
 
-@pytest.mark.parametrize("weights", [None, np.linspace(0, 2, len(TEXTS))], ids=["", "weighted"])
-@pytest.mark.parametrize("name", MODELS)
+# Two of all cases have what the others have: rows and positions, without weights and with them.
+QUICK = [("labels", None), ("a label at each word", "weighted")]
+CASES = [(name, weights) for name in MODELS for weights in (None, "weighted")]
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow) for case in CASES],
+)
 def test_a_step_in_slices_is_a_step_of_the_batch(name, weights, folder, most, monkeypatch):
+    weights = weights and np.linspace(0, 2, len(TEXTS))
     config = {"frozen_layers": 1} if name == "scores" else {}
     given = {"config": config, "sample_weight": weights}
     figures, wanted = trained(name, folder, None, monkeypatch, **given)
@@ -96,16 +104,17 @@ class OwnLoss(models.TextClassifier):
         return super().compute_loss(x, y, y_pred, sample_weight, training) + keras.ops.std(y_pred)
 
 
+SUM = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
+
+
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (
-            models.TextClassifier,
-            {"compiled": {"loss": keras.losses.SparseCategoricalCrossentropy(reduction="sum")}},
-        ),
+        pytest.param(models.TextClassifier, {"compiled": {"loss": SUM}}, marks=pytest.mark.slow),
         (models.TextClassifier, {"compiled": {"loss": lambda y, found: found[:, 0]}}),
         (OwnLoss, {}),
-        *[(models.TextClassifier, {"dtype": dtype}) for dtype in ("float64", "bfloat16")],
+        (models.TextClassifier, {"dtype": "float64"}),
+        pytest.param(models.TextClassifier, {"dtype": "bfloat16"}, marks=pytest.mark.slow),
     ],
 )
 def test_what_slices_would_change_sees_the_whole_batch(kind, settings, folder, most, monkeypatch):
@@ -115,6 +124,7 @@ def test_what_slices_would_change_sees_the_whole_batch(kind, settings, folder, m
     assert int(most) > 16
 
 
+@pytest.mark.slow
 def test_penalties_of_activities_see_the_whole_batch(folder, most, monkeypatch):
     monkeypatch.setattr(WordModel, "_positions_at_once", 16)
     model = models.TextClassifier({"wide": False}, start=folder)
@@ -125,6 +135,7 @@ def test_penalties_of_activities_see_the_whole_batch(folder, most, monkeypatch):
     assert int(most) > 16
 
 
+@pytest.mark.slow
 def test_half_precision_overflows_no_sooner_than_in_a_whole_batch(folder, most):
     model = fitted(models.TextClassifier, folder, rows=TEXTS * 32, dtype="mixed_float16")
     assert 0 < int(most) <= 512
@@ -139,6 +150,23 @@ def test_a_step_of_ones_own_loop_takes_texts(folder):
     model.compile()
     model.adapt(TEXTS, ["+", "-"] * 6)
     assert model.train_step((tf.constant(TEXTS), tf.constant([0, 1] * 6)))["loss"] > 0
+
+
+@pytest.mark.slow
+def test_the_default_optimizer_moves_by_the_same_gradients(folder, monkeypatch):
+    """Of a table it moves rows; the first moments are a tenth of the gradients of the only step."""
+    found = []
+    for positions in (None, 16):
+        monkeypatch.setattr(WordModel, "_positions_at_once", positions)
+        keras.utils.set_random_seed(0)
+        model = models.TextClassifier(UNDROPPED | {"wide": False}, start=folder)
+        model.compile()
+        model.fit(TEXTS, ["+", "-"] * 6, batch_size=12, verbose=0)
+        found.append(
+            [array for array in map(np.array, model.optimizer.variables[2:]) if array.dtype == "float32"]
+        )
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
 
 
 def test_a_training_in_slices_is_traced_once(folder, monkeypatch):
