@@ -1,8 +1,8 @@
-"""A training step that reads its batch in slices, so that its memory does not grow with the batch.
+"""A training step that reads its batch in slices, so that its memory hardly grows with the batch.
 
-What the blocks of a pretrained encoder keep for their gradient is most of a training's memory: 64 KB for each
-token in each block of MiniLM. A slice has few tokens, and its gradients are added to those of the slices
-before it; then the optimizer moves the weights once, by the gradient of the whole batch.
+Most of a training's memory can be the tensors that the blocks of a pretrained encoder keep for their
+gradient: 64 KB for each token in each block of MiniLM. A slice has few tokens, and its gradients are added to
+those of the slices before it; then the optimizer moves the weights once, by the gradient of the whole batch.
 
 Axes: B (batch), T (positions), N (tokens of a slice), D (features of a table).
 """
@@ -29,7 +29,7 @@ class _Sums(NamedTuple):
     Attributes:
         loss: of the rows, or real positions, float32.
         count: of these.
-        dense: gradients of the loss, over `_most`, one for each weight that is no table.
+        dense: gradients of the loss over the most that `count` can become, for each weight that is no table.
         sparse: for each table the rows `[N]` that had a gradient, and the gradients `[N, D]`, by slice.
         outputs: of the model, by slice.
         masks: of the outputs, by slice, if there is a target at each position; else no array.
@@ -69,7 +69,7 @@ def train_in_slices(model: Any, data: Any, positions: int) -> Any:
     rows, max_rows = sizes[0], tf.maximum(1, positions // tf.maximum(1, sizes[1]))
     slice_rows = -(-rows // -(-rows // max_rows))  # all slices have about as many rows
     slices = -(-rows // slice_rows)
-    most = sizes[0] * sizes[1] if model.head.per_position else rows
+    most = rows * sizes[1] if model.head.per_position else rows  # that can count in the mean of the loss
 
     def add_slice(number: Tensor, sums: _Sums) -> tuple[Tensor, _Sums]:
         place = slice(number * slice_rows, (number + 1) * slice_rows)
@@ -114,7 +114,7 @@ def _with_slice(
     with tf.GradientTape() as tape:
         outputs = model(x, training=True)
         mask = getattr(outputs, "_keras_mask", None)
-        counted = tf.ones(tf.shape(outputs)[:1], tf.bool) if mask is None else mask
+        counted = tf.ones(tf.shape(outputs)[: 2 if sums.masks else 1], tf.bool) if mask is None else mask
         count = tf.math.count_nonzero(counted, dtype=tf.float32)
         loss = model.compute_loss(x=x, y=y, y_pred=outputs, sample_weight=weights, training=True)
         # No larger than the loss of a whole batch, or gradients in half precision would overflow sooner.
@@ -163,7 +163,7 @@ def _slices_of(gradient: Any) -> tf.IndexedSlices:
 
 def _gradients(model: Any, sums: _Sums, most: Tensor) -> list[tuple[Tensor, Any]]:
     """Return the gradients of the mean loss with their weights, in the order of Keras."""
-    # Of rows, `most` is their count.
+    # All rows count, but not all positions.
     factor = tf.math.divide_no_nan(tf.cast(most, tf.float32), sums.count) if sums.masks else 1.0
     dense, sparse, found = iter(sums.dense), iter(sums.sparse), []
     for weight in model.trainable_weights:

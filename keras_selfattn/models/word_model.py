@@ -58,7 +58,7 @@ class Words(Protocol):
 WordsT = TypeVar("WordsT", bound=Words)
 
 # Positions of a training step's slice: fewer make products slower, and more take 0.4 MB each (MiniLM).
-_POSITIONS_AT_ONCE = 512
+_POSITIONS_AT_ONCE = 1024
 
 
 class WordModel(RawModel, Generic[WordsT]):

@@ -138,7 +138,7 @@ def test_penalties_of_activities_see_the_whole_batch(folder, most, monkeypatch):
 @pytest.mark.slow
 def test_half_precision_overflows_no_sooner_than_in_a_whole_batch(folder, most):
     model = fitted(models.TextClassifier, folder, rows=TEXTS * 32, dtype="mixed_float16")
-    assert 0 < int(most) <= 512
+    assert 0 < int(most) <= 1024
     assert (int(model.optimizer.inner_optimizer.iterations), float(model.optimizer.dynamic_scale)) == (
         1,
         2**15,
