@@ -15,7 +15,7 @@ from keras_selfattn.layers.tensorflow.int8_products import constant_kernels
 from keras_selfattn.layers.tensorflow.norm_and_bias import layer_norm
 from keras_selfattn.layers.weights.projection import Dense
 from keras_selfattn.layers.weights.settings import unless_to_come
-from keras_selfattn.models.saving.weight_parts import WholeWeight, assign
+from keras_selfattn.models.saving.weight_parts import assign, save
 
 Tensor = Any
 
@@ -164,7 +164,7 @@ class PretrainedEmbedding(keras.layers.Layer):
     def save_own_variables(self, store: Any) -> None:
         # As Keras does, without its copies of the table.
         for place, weight in enumerate(self._own()):
-            store[str(place)] = WholeWeight(weight) if weight is self._tokens else weight
+            save(store, str(place), weight)
 
     def load_own_variables(self, store: Any) -> None:
         own = self._own()

@@ -56,28 +56,39 @@ def parts_of(weight: Any) -> Iterator[np.ndarray]:
 
 def array_of(weight: Any) -> np.ndarray:
     """Return the value of a weight, of which there are no more copies on the way."""
-    return np.asarray(WholeWeight(weight))
+    found, place = np.empty(weight.shape, weight.dtype), 0
+    for part in parts_of(weight):
+        if part.shape == found.shape:
+            return part
+        found[place : place + len(part)] = part
+        place += len(part)
+    return found
 
 
-class WholeWeight:
-    """A weight that becomes an array, by `np.asarray` or `np.array`, without further copies.
+def save(store: Any, name: str, weight: Any) -> None:
+    """Put a weight into a store of Keras, as `store[name] = weight` does, a table of tokens by parts.
 
     Args:
+        store: what `save_own_variables` is given.
+        name: of the weight there.
         weight: a variable of Keras.
     """
+    # Keras copies what it is given, and so does NumPy.
+    by_parts = keras.backend.backend() == "tensorflow" and weight.path.endswith(TABLE)
+    if not by_parts or not _is_of_hdf5(store) or weight.dtype == "bfloat16":
+        store[name] = weight
+        return
+    store[name] = np.zeros(0, weight.dtype)  # so that Keras makes the group
+    del store[name]
+    dataset, place = store._h5_entry_group.create_dataset(name, weight.shape, weight.dtype), 0
+    for part in parts_of(weight):
+        dataset[place : place + len(part)] = part
+        place += len(part)
 
-    def __init__(self, weight: Any) -> None:
-        self._weight = weight
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        shape = tuple(self._weight.shape)
-        found, place = np.empty(shape, dtype or self._weight.dtype), 0
-        for part in parts_of(self._weight):
-            if part.shape == shape:
-                return part if dtype is None else part.astype(dtype)
-            found[place : place + len(part)] = part
-            place += len(part)
-        return found
+def _is_of_hdf5(store: Any) -> bool:
+    """Return True for one file; Keras' store of several counts what is in each."""
+    return type(store).__name__ == "H5IOStore" and hasattr(store, "_h5_entry_group")
 
 
 def _rows(shape: tuple[int, ...]) -> int:
