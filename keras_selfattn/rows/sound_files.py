@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError, MissingExtraError
-from keras_selfattn.rows.wav_files import read_wav, wav_bytes
+from keras_selfattn.rows.wav_files import check_head, read_wav, wav_bytes
 
 SOUND_ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif")
 """The endings of files of sound."""
@@ -82,16 +82,19 @@ def decoded(content: bytes, name: str) -> tuple[np.ndarray, int]:
 
 
 def as_wav(content: bytes, name: str) -> bytes:
-    """Return a file as WAV, which a served model reads: WAV unchanged, and unread; others decoded.
+    """Return a file as WAV, which a served model reads: WAV as it is, of which the head alone is read.
 
     Args:
         content: the file's bytes.
         name: of the file, for messages.
 
     Raises:
-        DataError, MissingExtraError: as `decoded`, for a file of another format.
+        DataError, MissingExtraError: as `decoded`, for a file of another format; for one that is no sound.
     """
-    return wav_bytes(*decoded(content, name)) if _other_format(content) else content
+    if _other_format(content):
+        return wav_bytes(*decoded(content, name))
+    check_head(content[:256], name)  # the server refuses it, too, but does not know its name
+    return content
 
 
 def _other_format(content: bytes) -> str | None:

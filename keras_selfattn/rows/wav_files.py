@@ -117,7 +117,7 @@ def wav_format(content: bytes | memoryview, name: str) -> WavFormat:
         >>> wav_format(wav_bytes(np.zeros(5, "int16"), 8000), "a.wav")
         WavFormat(rate=8000, channels=1, width=2, is_float=False, begin=44, frames=5)
     """
-    _check_head(bytes(content[:256]), name)
+    check_head(bytes(content[:256]), name)
     described, begin, size = _chunks_until_data(content, name)
     rate, channels, width, is_float = _sample_format(described, name)
     size = _data_size(bytes(content[:36]), size, begin, len(content), name)
@@ -201,8 +201,16 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return kind + struct.pack("<I", len(content)) + content + bytes(len(content) % 2)
 
 
-def _check_head(head: bytes, name: str) -> None:
-    """Refuse what is no WAV file, by what its first bytes look like."""
+def check_head(head: bytes, name: str) -> None:
+    """Refuse what is no WAV file, by what its first bytes look like.
+
+    Args:
+        head: the first 256 bytes of the file, or all that it has.
+        name: the file's name, for messages.
+
+    Raises:
+        DataError: if they are not those of a WAV file.
+    """
     if head[:4] in _HEADS and head[8:12] == b"WAVE":
         return
     rule = f"{name} is no WAV file, which begins with RIFF, RF64 or BW64, and then WAVE"

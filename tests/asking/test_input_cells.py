@@ -163,9 +163,12 @@ def wav(samples):
 
 
 def test_a_file_of_sound_is_sent_as_it_is_if_it_is_wav(tmp_path):
-    for content in (wav([1, -2]), b"RIFF that is cut", b"what the server refuses"):
+    for content in (wav([1, -2]), b"RIFF....WAVE, which the server refuses"):
         (tmp_path / "a.wav").write_bytes(content)
         assert input_value(SOUND, "audio", str(tmp_path / "a.wav"), "row 1") == content
+    (tmp_path / "a.wav").write_text("a text")
+    with pytest.raises(DataError, match=r"row 1: .*a\.wav is no WAV file.* it looks like text"):
+        input_value(SOUND, "audio", str(tmp_path / "a.wav"), "row 1")
     (tmp_path / "a.flac").write_bytes(b"fLaC")
     assert input_value(FILE, "encoded", str(tmp_path / "a.flac"), "row 1") == b"fLaC", "no sound"
 

@@ -182,9 +182,9 @@ def test_wav_and_what_is_no_sound_never_ask_soundfile(monkeypatch):
     assert (samples.dtype, samples.tolist(), rate) == (np.int16, [3, -4], 8_000)
     assert as_wav(content, "a.flac") is content
     for other in (b"", b"RIFF", b"FORM 10-K of a company", b"\xff\xd8\xff\xe0JFIF", b"\xff\xf1\x50\x80"):
-        with pytest.raises(DataError, match=r"^b\.mp3 is no WAV file"):
-            decoded(other, "b.mp3")
-        assert as_wav(other, "b.mp3") is other, "the server refuses it"
+        for read in (decoded, as_wav):
+            with pytest.raises(DataError, match=r"^b\.mp3 is no WAV file"):
+                read(other, "b.mp3")
 
 
 @pytest.mark.parametrize("form", FORMS)
