@@ -10,12 +10,9 @@ from typing import Any
 from benchmarks.process import Worker, WorkerError
 from benchmarks.results import Result
 
-_LIMITS = {
-    "float32": 1e-3,
-    "tensorfloat32": 0.05,
-    "bfloat16": 0.15,
-    "int8": 0.5,
-}  # largest difference of outputs, which are of size 1
+# The largest difference of outputs, which are of size 1. Of 64 vectors that int8 turns by a cosine of 0.995
+# some element of 25,000 differs by 0.5; those of vectors without a relation by 4 and more.
+_LIMITS = {"float32": 1e-3, "tensorfloat32": 0.05, "bfloat16": 0.15, "int8": 1.0}
 _GRADIENT_LIMITS = {"float32": 1e-3, "tensorfloat32": 0.02, "bfloat16": 0.1}  # relative
 
 
