@@ -2,7 +2,7 @@
 # After the first dataset from a Python generator, which `model.fit` of Keras makes of a `PyDataset`, each NumPy array
 # of 128 KB or more in the process is new pages of the system, and given back when it is freed.
 #
-# Libraries   TensorFlow 2.21.0 and Keras 3.15.1 on Python 3.11 or newer, NumPy 2.4.1; Linux with glibc.
+# Libraries   TensorFlow 2.21.0 and Keras 3.15.1 on Python 3.11, NumPy 2.4.1; Linux with glibc.
 # Behaviour   100 arrays of 8 MB, made and freed one after the other, hardly cause page faults, as glibc keeps freed
 #             memory. After one `model.fit` of a `PyDataset`, or after one element of `tf.data.Dataset.from_generator`,
 #             they cause 500 to 2,000 each, one for each page or each few: the kernel of generators calls

@@ -1,8 +1,8 @@
 """A training step that reads its batch in slices, so that its memory hardly grows with the batch.
 
 Most of a training's memory can be the tensors that the blocks of a pretrained encoder keep for their
-gradient: 64 KB for each token in each block of MiniLM. A slice has few tokens, and its gradients are added to
-those of the slices before it; then the optimizer moves the weights once, by the gradient of the whole batch.
+gradient: some 0.2 MB for each token of MiniLM. A slice has few tokens, and its gradients are added to those
+of the slices before it; then the optimizer moves the weights once, by the gradient of the whole batch.
 
 Axes: B (batch), T (positions), N (tokens of a slice), D (features of a table).
 """

@@ -57,7 +57,7 @@ class Words(Protocol):
 
 WordsT = TypeVar("WordsT", bound=Words)
 
-# Positions of a training step's slice: fewer make products slower, and more take 0.4 MB each (MiniLM).
+# Positions of a training step's slice: fewer make products slower, and more take some 0.2 MB each (MiniLM).
 _POSITIONS_AT_ONCE = 1024
 
 
